@@ -1,0 +1,3 @@
+//! The `redraft` program.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Canonical numerics, reference ops and bit-identical backends for redraft.

@@ -1,0 +1,1 @@
+//! Reader, writer and block codecs for GGUF model files.

@@ -1,0 +1,1 @@
+//! Engine for text-diffusion language models.
