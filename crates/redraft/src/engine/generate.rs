@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use redraft_compute::{TapData, TapKey, Val};
 use sha2::{Digest as _, Sha256};
 
-use super::pass::{CanvasPass, CanvasResult, Previous, TapSink};
-use super::{Draws, Session, pass};
+use super::pass::{CanvasPass, CanvasResult, Previous, TapSink, canvas_pass};
+use super::{Draws, Session};
 use crate::model::hex;
 use crate::sampler::{Decision, Params, Sampler, SamplerSpec, StepView, Stop};
 use crate::{Error, Model};
@@ -336,7 +336,7 @@ impl Canvas<'_> {
             let uniform = self.draws.uniform(self.canvas, step, len);
             let previous = if feedback && step > 0 { Previous::Kept } else { Previous::None };
             let pass = CanvasPass { ids: &ids, previous, sampling: Some((temperature, &uniform)) };
-            let mut result = pass::canvas(self.model, self.session.seq(), n_prefix, pass, sink)?;
+            let mut result = canvas_pass(self.model, self.session, pass, sink)?;
             if let Some(sampled) = self.draws.sampled(self.canvas, step) {
                 result.sample = sampled;
             }

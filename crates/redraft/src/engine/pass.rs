@@ -3,6 +3,7 @@
 use redraft_compute::op::Factor;
 use redraft_compute::{InputData, Kind, Observer, Program, ProgramBuilder, SeqId, Slot, TapData, TapKey, Val};
 
+use super::Session;
 use crate::{Error, Model};
 
 /// The processed logits of the step before stay in the backend under this slot.
@@ -156,15 +157,18 @@ pub(crate) fn prompt(
     Ok(())
 }
 
-/// Bidirectional pass over a canvas at positions `n_past..`; the cache stays as it is.
-pub(crate) fn canvas(
+/// Bidirectional pass over a canvas after what `session` holds; the cache stays as it is.
+///
+/// # Errors
+/// An id outside the vocabulary; those of the ops, naming layer and tap.
+pub fn canvas_pass(
     model: &mut Model,
-    seq: SeqId,
-    n_past: usize,
+    session: &Session,
     pass: CanvasPass<'_>,
     sink: &mut dyn TapSink,
 ) -> Result<CanvasResult, Error> {
     let vocab_len = model.shape().vocab_len;
+    let n_past = session.tokens().len();
     let ids = as_input(pass.ids, vocab_len, "canvas")?;
     let mut b = ProgramBuilder::new(&model.weights, n_past, ids.len());
     let mut inputs = Vec::new();
@@ -190,5 +194,5 @@ pub(crate) fn canvas(
         b.output(picks);
         b.keep(processed, PREVIOUS);
     }
-    run(model, seq, &b.finish(), &inputs, sink)
+    run(model, session.seq(), &b.finish(), &inputs, sink)
 }
