@@ -4,6 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
+use redraft::compute::{TapData, TapKey, Val};
+use redraft::engine::TapSink;
 use redraft::gguf::{DType, Gguf, GgufWriter, codec};
 use redraft::trace::TraceFile;
 use redraft::{LoadOptions, Model};
@@ -54,4 +56,19 @@ pub fn expand(file: &str, dtype: DType) -> Gguf {
         out.write_tensor(&t.name, bytes).unwrap();
     }
     Gguf::from_bytes(out.finish().unwrap().into()).unwrap()
+}
+
+/// Takes the f32 logits of a pass.
+#[derive(Default)]
+pub struct LogitsSink(pub Vec<f32>);
+
+impl TapSink for LogitsSink {
+    fn wants(&self, key: TapKey) -> bool {
+        key.name == "logits"
+    }
+
+    fn tap(&mut self, _: TapKey, _: Val, data: TapData<'_>) {
+        let TapData::F32(x) = data else { panic!("logits are f32") };
+        self.0 = x.to_vec();
+    }
 }
