@@ -1,1 +1,31 @@
 //! Canonical numerics, reference ops and bit-identical backends for redraft.
+//!
+//! A model is a *list of ops*: plain structs with named fields ([`op`]), put together into a [`Program`]
+//! for one forward pass and handed to a [`Backend`]. There is no lazy tensor and no graph compiler; the
+//! list can be read, printed, traced and profiled.
+//!
+//! The numeric contract is written in `docs/numerics.md`: every sum has one order, every operation rounds
+//! once, and nothing depends on the instruction set, the number of threads or the batch. The safe scalar
+//! definition of each op stands in [`reference`]; a fast kernel is right when its bits are equal to it.
+
+pub mod backend;
+mod check;
+pub mod cpu;
+pub mod error;
+mod host;
+pub mod math;
+pub mod op;
+pub mod program;
+pub mod reference;
+pub mod value;
+pub mod weight;
+
+pub use backend::{
+    BACKENDS, Backend, BackendOptions, BackendSpec, Capabilities, InputData, KvLayout, Precision, SeqId,
+    backend,
+};
+pub use error::ComputeError;
+pub use op::Op;
+pub use program::{AttentionSpec, Blind, Observer, Program, ProgramBuilder, Slot, TapData, TapKey};
+pub use value::{Kind, Val};
+pub use weight::{Weight, WeightId, WeightTable};

@@ -1,0 +1,148 @@
+//! What a backend must do, and the list of backends.
+
+use std::sync::Arc;
+
+use crate::program::{Observer, Slot};
+use crate::weight::WeightTable;
+use crate::{ComputeError, Program};
+
+/// Handle of a sequence: its KV cache and its kept values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SeqId(pub u32);
+
+/// Widths of the KV cache of a sequence: for each layer the number of elements of one key row (and of one
+/// value row). Empty for models without a cache.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KvLayout {
+    /// `n_kv_heads * head_dim` for each layer.
+    pub widths: Vec<usize>,
+}
+
+/// Elements of one program input, row-major.
+#[derive(Debug, Clone, Copy)]
+pub enum InputData<'a> {
+    /// Ids.
+    Int(&'a [i32]),
+    /// Reals in f32.
+    F32(&'a [f32]),
+    /// Reals in f64; a backend in f32 rounds each once.
+    F64(&'a [f64]),
+}
+
+impl InputData<'_> {
+    pub(crate) fn describe(&self) -> String {
+        match self {
+            InputData::Int(x) => format!("{} Int", x.len()),
+            InputData::F32(x) => format!("{} Real (f32)", x.len()),
+            InputData::F64(x) => format!("{} Real (f64)", x.len()),
+        }
+    }
+}
+
+/// What a backend is and can do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Name in [`BACKENDS`].
+    pub backend: &'static str,
+    /// Number type: `f32`, `f64` or `bf16`.
+    pub precision: Precision,
+    /// Instruction set or device, for reports.
+    pub level: String,
+    /// Threads that compute.
+    pub threads: usize,
+    /// Whether the results are the canonical bits.
+    pub bit_exact: bool,
+}
+
+/// Number type of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Precision {
+    /// Canonical f32: the contract of `docs/numerics.md`.
+    #[default]
+    F32,
+    /// The truth: every op in f64 on the same weights.
+    F64,
+    /// f32 arithmetic, rounded to bf16 where PyTorch rounds in bfloat16.
+    Bf16,
+}
+
+impl Precision {
+    /// `f32`, `f64`, `bf16`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Precision::F32 => "f32",
+            Precision::F64 => "f64",
+            Precision::Bf16 => "bf16",
+        }
+    }
+}
+
+/// How to create a backend.
+#[derive(Debug, Clone, Default)]
+pub struct BackendOptions {
+    /// Number type. Only `reference` has more than `f32`.
+    pub precision: Precision,
+    /// Threads; none takes what the machine has (and its cgroup allows).
+    pub threads: Option<usize>,
+    /// CPU level by name; none takes the best.
+    pub level: Option<String>,
+}
+
+/// Runs programs over the weights it was created with.
+pub trait Backend: Send {
+    /// What it is.
+    fn capabilities(&self) -> Capabilities;
+
+    /// A new, empty sequence.
+    fn seq_create(&mut self, layout: &KvLayout) -> Result<SeqId, ComputeError>;
+
+    /// Tokens in the KV cache of a sequence.
+    fn seq_len(&self, seq: SeqId) -> Result<usize, ComputeError>;
+
+    /// Forgets all cached tokens from position `len` on, and all kept values.
+    fn seq_truncate(&mut self, seq: SeqId, len: usize) -> Result<(), ComputeError>;
+
+    /// Frees a sequence.
+    fn seq_free(&mut self, seq: SeqId);
+
+    /// Bytes of KV cache that a sequence holds.
+    fn seq_bytes(&self, seq: SeqId) -> Result<usize, ComputeError>;
+
+    /// Runs a program: host inputs in the order of declaration, taps and outputs through the observer. After
+    /// a failure the sequence holds what it held before.
+    fn run(
+        &mut self,
+        program: &Program,
+        seq: SeqId,
+        inputs: &[InputData<'_>],
+        observer: &mut dyn Observer,
+    ) -> Result<(), ComputeError>;
+
+    /// Forgets one kept value.
+    fn drop_kept(&mut self, seq: SeqId, slot: Slot) -> Result<(), ComputeError>;
+}
+
+/// One entry of [`BACKENDS`].
+pub struct BackendSpec {
+    /// Name on the command line and in reports.
+    pub name: &'static str,
+    /// One line for listings.
+    pub about: &'static str,
+    /// Creates the backend over a model's weights.
+    pub create: fn(&BackendOptions, Arc<WeightTable>) -> Result<Box<dyn Backend>, ComputeError>,
+}
+
+/// All backends.
+pub static BACKENDS: &[BackendSpec] = &[crate::reference::SPEC, crate::cpu::SPEC];
+
+/// The backend of that name.
+///
+/// # Errors
+/// [`ComputeError::Unavailable`] with the names that exist.
+pub fn backend(name: &str) -> Result<&'static BackendSpec, ComputeError> {
+    BACKENDS.iter().find(|b| b.name == name).ok_or_else(|| ComputeError::Unavailable {
+        what: "backend",
+        name: name.into(),
+        available: BACKENDS.iter().map(|b| b.name).collect::<Vec<_>>().join(", "),
+    })
+}

@@ -1,0 +1,188 @@
+//! Shape checks of all ops, in one place and in the order of `op.rs`.
+
+use crate::op::*;
+use crate::weight::WeightTable;
+use crate::{ComputeError, Kind, Val, WeightId};
+
+/// One failed relation, as an error.
+fn wrong(op: &'static str, what: &str, expected: impl ToString, found: impl ToString) -> ComputeError {
+    ComputeError::Shape { op, what: what.into(), expected: expected.to_string(), found: found.to_string() }
+}
+
+fn eq(op: &'static str, what: &str, expected: usize, found: usize) -> Result<(), ComputeError> {
+    if expected == found { Ok(()) } else { Err(wrong(op, what, expected, found)) }
+}
+
+fn same(op: &'static str, what: &str, a: Val, b: Val) -> Result<(), ComputeError> {
+    if (a.rows(), a.cols(), a.kind()) == (b.rows(), b.cols(), b.kind()) {
+        return Ok(());
+    }
+    Err(wrong(op, what, shape(a), shape(b)))
+}
+
+fn shape(v: Val) -> String {
+    format!("[{}, {}] {:?}", v.rows(), v.cols(), v.kind())
+}
+
+fn kind(op: &'static str, what: &str, v: Val, kind: Kind) -> Result<(), ComputeError> {
+    if v.kind() == kind { Ok(()) } else { Err(wrong(op, what, format!("{kind:?}"), shape(v))) }
+}
+
+/// Checks a weight against `[experts, rows, cols]`; `None` accepts any extent.
+fn weight(
+    op: &'static str,
+    table: &WeightTable,
+    id: WeightId,
+    want: [Option<usize>; 3],
+) -> Result<[usize; 3], ComputeError> {
+    let w = table.get(id)?;
+    let have = [w.experts, w.rows, w.cols];
+    if want.iter().zip(have).all(|(w, h)| w.is_none_or(|w| w == h)) {
+        return Ok(have);
+    }
+    let want: Vec<String> = want.iter().map(|w| w.map_or("any".into(), |w| w.to_string())).collect();
+    Err(wrong(op, &format!("tensor {}", w.name), format!("[{}]", want.join(", ")), format!("{have:?}")))
+}
+
+fn vector(op: &'static str, table: &WeightTable, id: WeightId, n: usize) -> Result<(), ComputeError> {
+    weight(op, table, id, [Some(1), Some(1), Some(n)]).map(|_| ())
+}
+
+impl Op {
+    /// Checks every shape and kind that the op relies on.
+    ///
+    /// # Errors
+    /// [`ComputeError::Shape`] naming op, argument, expected and found; [`ComputeError::UnknownHandle`] for
+    /// a weight that is not in the table.
+    pub fn check(&self, table: &WeightTable) -> Result<(), ComputeError> {
+        let op = self.name();
+        match self {
+            Op::Embed(o) => {
+                kind(op, "ids", o.ids, Kind::Int)?;
+                eq(op, "columns of ids", 1, o.ids.cols())?;
+                weight(op, table, o.table, [Some(1), None, Some(o.out.cols())])?;
+                eq(op, "rows of out", o.ids.rows(), o.out.rows())
+            }
+            Op::SoftEmbed(o) => {
+                kind(op, "probs", o.probs, Kind::Real)?;
+                weight(op, table, o.table, [Some(1), Some(o.probs.cols()), Some(o.out.cols())])?;
+                eq(op, "rows of out", o.probs.rows(), o.out.rows())
+            }
+            Op::MatMul(o) => {
+                kind(op, "x", o.x, Kind::Real)?;
+                weight(op, table, o.w, [Some(1), Some(o.out.cols()), Some(o.x.cols())])?;
+                eq(op, "rows of out", o.x.rows(), o.out.rows())?;
+                o.bias.map_or(Ok(()), |b| vector(op, table, b, o.out.cols()))
+            }
+            Op::RmsNorm(o) => {
+                kind(op, "x", o.x, Kind::Real)?;
+                same(op, "out", o.x, o.out)?;
+                if o.group == 0 || o.x.cols() % o.group != 0 {
+                    return Err(wrong(op, "group", format!("a divisor of {}", o.x.cols()), o.group));
+                }
+                o.weight.map_or(Ok(()), |w| vector(op, table, w, o.group))
+            }
+            Op::Scale(o) => {
+                kind(op, "x", o.x, Kind::Real)?;
+                same(op, "out", o.x, o.out)?;
+                match o.by {
+                    Factor::Const(_) => Ok(()),
+                    Factor::Scalar(w) => vector(op, table, w, 1),
+                }
+            }
+            Op::Add(o) => {
+                kind(op, "a", o.a, Kind::Real)?;
+                same(op, "b", o.a, o.b)?;
+                same(op, "out", o.a, o.out)
+            }
+            Op::Glu(o) => {
+                kind(op, "gate", o.gate, Kind::Real)?;
+                same(op, "up", o.gate, o.up)?;
+                same(op, "out", o.gate, o.out)
+            }
+            Op::Rope(o) => {
+                kind(op, "x", o.x, Kind::Real)?;
+                kind(op, "table", o.table, Kind::Real)?;
+                same(op, "out", o.x, o.out)?;
+                eq(op, "rows of the table", o.x.rows(), o.table.rows())?;
+                eq(op, "columns of the table", o.n_rot, o.table.cols())?;
+                if o.head_dim == 0 || o.x.cols() % o.head_dim != 0 {
+                    return Err(wrong(op, "head_dim", format!("a divisor of {}", o.x.cols()), o.head_dim));
+                }
+                if o.n_rot % 2 != 0 || o.n_rot > o.head_dim {
+                    return Err(wrong(op, "n_rot", format!("even and at most {}", o.head_dim), o.n_rot));
+                }
+                Ok(())
+            }
+            Op::Attention(o) => check_attention(op, o),
+            Op::KvAppend(o) => {
+                kind(op, "k", o.k, Kind::Real)?;
+                kind(op, "v", o.v, Kind::Real)?;
+                eq(op, "rows of v", o.k.rows(), o.v.rows())
+            }
+            Op::MoeRoute(o) => {
+                kind(op, "logits", o.logits, Kind::Real)?;
+                same(op, "probs", o.logits, o.probs)?;
+                kind(op, "ids", o.ids, Kind::Int)?;
+                let n = o.logits.cols();
+                if o.top_k == 0 || o.top_k > n {
+                    return Err(wrong(op, "top_k", format!("1..={n}"), o.top_k));
+                }
+                o.expert_scale.map_or(Ok(()), |w| vector(op, table, w, n))
+            }
+            Op::MoeExperts(o) => {
+                kind(op, "x", o.x, Kind::Real)?;
+                kind(op, "ids", o.ids, Kind::Int)?;
+                kind(op, "weights", o.weights, Kind::Real)?;
+                eq(op, "rows of ids", o.x.rows(), o.ids.rows())?;
+                eq(op, "rows of weights", o.ids.rows(), o.weights.rows())?;
+                eq(op, "columns of weights", o.ids.cols(), o.weights.cols())?;
+                let n = o.x.cols();
+                let [e, _, ff] = weight(op, table, o.down, [None, Some(o.out.cols()), None])?;
+                match o.gate_up {
+                    GateUp::Fused(w) => {
+                        weight(op, table, w, [Some(e), ff.checked_mul(2), Some(n)])?;
+                    }
+                    GateUp::Split { gate, up } => {
+                        weight(op, table, gate, [Some(e), Some(ff), Some(n)])?;
+                        weight(op, table, up, [Some(e), Some(ff), Some(n)])?;
+                    }
+                }
+                eq(op, "rows of out", o.x.rows(), o.out.rows())
+            }
+            Op::Softcap(o) => {
+                kind(op, "x", o.x, Kind::Real)?;
+                same(op, "out", o.x, o.out)?;
+                if o.cap > 0.0 && o.cap.is_finite() {
+                    return Ok(());
+                }
+                Err(wrong(op, "cap", "positive and finite", o.cap))
+            }
+            Op::Softmax(o) => {
+                kind(op, "x", o.x, Kind::Real)?;
+                same(op, "out", o.x, o.out)
+            }
+            Op::TokenStats(o) => {
+                kind(op, "logits", o.logits, Kind::Real)?;
+                kind(op, "u", o.u, Kind::Real)?;
+                eq(op, "rows of u", o.logits.rows(), o.u.rows())?;
+                eq(op, "columns of u", 1, o.u.cols())
+            }
+        }
+    }
+}
+
+fn check_attention(op: &'static str, o: &Attention) -> Result<(), ComputeError> {
+    for (what, v) in [("q", o.q), ("k", o.k), ("v", o.v)] {
+        kind(op, what, v, Kind::Real)?;
+        eq(op, "rows", o.q.rows(), v.rows())?;
+    }
+    same(op, "out", o.q, o.out)?;
+    if o.n_kv_heads == 0 || o.n_heads % o.n_kv_heads != 0 {
+        return Err(wrong(op, "n_heads", format!("a multiple of n_kv_heads = {}", o.n_kv_heads), o.n_heads));
+    }
+    let width = |heads: usize| heads.checked_mul(o.head_dim).unwrap_or(usize::MAX);
+    eq(op, "columns of q", width(o.n_heads), o.q.cols())?;
+    eq(op, "columns of k", width(o.n_kv_heads), o.k.cols())?;
+    eq(op, "columns of v", width(o.n_kv_heads), o.v.cols())
+}

@@ -1,0 +1,434 @@
+//! What all backends in host memory share: buffers, the KV cache, inputs, taps, and the search for NaN and
+//! infinity. The arithmetic is the [`HostKernels`] of the backend.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::backend::{Backend, Capabilities, InputData, KvLayout, SeqId};
+use crate::program::{Observer, Program, Slot, Source, TapData};
+use crate::weight::WeightTable;
+use crate::{ComputeError, Kind, Op, Val};
+
+/// Number type of a host backend's buffers.
+pub(crate) trait HostReal: Copy + Default + Send + Sync + 'static {
+    fn from_f64(x: f64) -> Self;
+    fn from_f32(x: f32) -> Self;
+    fn to_f64(self) -> f64;
+    fn finite(self) -> bool;
+    fn view(x: &[Self]) -> TapData<'_>;
+}
+
+impl HostReal for f32 {
+    fn from_f64(x: f64) -> f32 {
+        x as f32
+    }
+    fn from_f32(x: f32) -> f32 {
+        x
+    }
+    fn to_f64(self) -> f64 {
+        f64::from(self)
+    }
+    fn finite(self) -> bool {
+        self.is_finite()
+    }
+    fn view(x: &[f32]) -> TapData<'_> {
+        TapData::F32(x)
+    }
+}
+
+impl HostReal for f64 {
+    fn from_f64(x: f64) -> f64 {
+        x
+    }
+    fn from_f32(x: f32) -> f64 {
+        f64::from(x)
+    }
+    fn to_f64(self) -> f64 {
+        self
+    }
+    fn finite(self) -> bool {
+        self.is_finite()
+    }
+    fn view(x: &[f64]) -> TapData<'_> {
+        TapData::F64(x)
+    }
+}
+
+/// The arithmetic of a host backend.
+pub(crate) trait HostKernels: Send {
+    /// Number type of buffers and cache.
+    type R: HostReal;
+
+    fn capabilities(&self) -> Capabilities;
+
+    /// Rounds an input to the backend's values (bf16); the identity elsewhere.
+    fn admit(&self, x: Self::R) -> Self::R {
+        x
+    }
+
+    /// Computes one op. The outputs of the op are in `cx` with their final length, filled with zeros.
+    fn run_op(&mut self, op: &Op, cx: &mut OpCx<'_, Self::R>) -> Result<(), ComputeError>;
+}
+
+/// Elements of one value.
+#[derive(Debug)]
+pub(crate) enum Buf<R> {
+    None,
+    Real(Vec<R>),
+    Int(Vec<i32>),
+}
+
+/// Keys and values of one layer, `[tokens, width]` each.
+#[derive(Debug, Default)]
+pub(crate) struct CacheLayer<R> {
+    pub(crate) width: usize,
+    pub(crate) k: Vec<R>,
+    pub(crate) v: Vec<R>,
+}
+
+/// What an op may touch.
+pub(crate) struct OpCx<'a, R> {
+    pub(crate) weights: &'a WeightTable,
+    bufs: &'a mut [Buf<R>],
+    cache: &'a mut [CacheLayer<R>],
+}
+
+impl<R: HostReal> OpCx<'_, R> {
+    /// Elements of a real value.
+    pub(crate) fn real(&self, v: Val) -> &[R] {
+        match &self.bufs[v.index()] {
+            Buf::Real(x) => x,
+            _ => unreachable!("value {} is read after its last use or as another kind", v.index()),
+        }
+    }
+
+    /// Elements of an integer value.
+    pub(crate) fn int(&self, v: Val) -> &[i32] {
+        match &self.bufs[v.index()] {
+            Buf::Int(x) => x,
+            _ => unreachable!("value {} is read after its last use or as another kind", v.index()),
+        }
+    }
+
+    /// Takes a real output out, so that it can be written while inputs are read; give it back with
+    /// [`put_real`](Self::put_real).
+    pub(crate) fn take_real(&mut self, v: Val) -> Vec<R> {
+        match std::mem::replace(&mut self.bufs[v.index()], Buf::None) {
+            Buf::Real(x) => x,
+            _ => unreachable!("output {} was taken twice or is of another kind", v.index()),
+        }
+    }
+
+    pub(crate) fn take_int(&mut self, v: Val) -> Vec<i32> {
+        match std::mem::replace(&mut self.bufs[v.index()], Buf::None) {
+            Buf::Int(x) => x,
+            _ => unreachable!("output {} was taken twice or is of another kind", v.index()),
+        }
+    }
+
+    pub(crate) fn put_real(&mut self, v: Val, x: Vec<R>) {
+        self.bufs[v.index()] = Buf::Real(x);
+    }
+
+    pub(crate) fn put_int(&mut self, v: Val, x: Vec<i32>) {
+        self.bufs[v.index()] = Buf::Int(x);
+    }
+
+    /// A layer of the KV cache; `None` where the op uses none. Lengths were checked before the run.
+    pub(crate) fn cache(&self, layer: Option<usize>) -> Option<&CacheLayer<R>> {
+        layer.map(|l| &self.cache[l])
+    }
+
+    /// Appends to a layer of the KV cache.
+    pub(crate) fn append(&mut self, layer: usize, k: Val, v: Val) {
+        let (Buf::Real(k), Buf::Real(v)) = (&self.bufs[k.index()], &self.bufs[v.index()]) else {
+            unreachable!("keys and values are real")
+        };
+        self.cache[layer].k.extend_from_slice(k);
+        self.cache[layer].v.extend_from_slice(v);
+    }
+}
+
+struct Seq<R> {
+    cache: Vec<CacheLayer<R>>,
+    len: usize,
+    kept: BTreeMap<Slot, Vec<R>>,
+}
+
+impl<R: HostReal> Seq<R> {
+    fn truncate(&mut self, len: usize) {
+        for l in &mut self.cache {
+            l.k.truncate(len * l.width);
+            l.v.truncate(len * l.width);
+        }
+        self.len = self.len.min(len);
+    }
+}
+
+/// A backend in host memory: kernels plus everything around them.
+pub(crate) struct HostBackend<K: HostKernels> {
+    kernels: K,
+    weights: Arc<WeightTable>,
+    seqs: BTreeMap<u32, Seq<K::R>>,
+    next: u32,
+    /// Buffers of finished values, for reuse.
+    pool: Vec<Vec<K::R>>,
+}
+
+impl<K: HostKernels> HostBackend<K> {
+    pub(crate) fn new(kernels: K, weights: Arc<WeightTable>) -> HostBackend<K> {
+        HostBackend { kernels, weights, seqs: BTreeMap::new(), next: 0, pool: Vec::new() }
+    }
+
+    fn seq(&self, id: SeqId) -> Result<&Seq<K::R>, ComputeError> {
+        self.seqs.get(&id.0).ok_or(ComputeError::UnknownHandle { what: "sequence", id: id.0 })
+    }
+
+    fn seq_mut(&mut self, id: SeqId) -> Result<&mut Seq<K::R>, ComputeError> {
+        self.seqs.get_mut(&id.0).ok_or(ComputeError::UnknownHandle { what: "sequence", id: id.0 })
+    }
+
+    /// A buffer of `len` zeros, from the pool where one is large enough.
+    fn buffer(pool: &mut Vec<Vec<K::R>>, len: usize) -> Result<Vec<K::R>, ComputeError> {
+        let best = (0..pool.len()).filter(|&i| pool[i].capacity() >= len).min_by_key(|&i| pool[i].capacity());
+        let mut x = best.map(|i| pool.swap_remove(i)).unwrap_or_default();
+        x.clear();
+        x.try_reserve_exact(len).map_err(|_| ComputeError::OutOfMemory {
+            what: "an intermediate result".into(),
+            bytes: len.saturating_mul(size_of::<K::R>()),
+        })?;
+        x.resize(len, K::R::default());
+        Ok(x)
+    }
+
+    /// Inputs of the program as buffers.
+    fn admit(
+        &mut self,
+        program: &Program,
+        seq: &mut Seq<K::R>,
+        inputs: &[InputData<'_>],
+        bufs: &mut [Buf<K::R>],
+    ) -> Result<(), ComputeError> {
+        let mut given = inputs.iter();
+        for (v, source) in &program.inputs {
+            let name = match source {
+                Source::Host { name } => *name,
+                Source::Kept(slot) => {
+                    let kept = seq.kept.get(slot).filter(|k| k.len() == v.len()).ok_or_else(|| {
+                        let found =
+                            seq.kept.get(slot).map_or("nothing".into(), |k| format!("{} Real", k.len()));
+                        ComputeError::Input {
+                            name: format!("{slot:?}"),
+                            expected: format!("{} Real", v.len()),
+                            found,
+                        }
+                    })?;
+                    bufs[v.index()] = Buf::Real(kept.clone());
+                    continue;
+                }
+            };
+            let data = given.next();
+            let buf = match (data, v.kind()) {
+                (Some(InputData::Int(x)), Kind::Int) if x.len() == v.len() => Buf::Int(x.to_vec()),
+                (Some(InputData::F32(x)), Kind::Real) if x.len() == v.len() => {
+                    Buf::Real(x.iter().map(|&x| self.kernels.admit(K::R::from_f32(x))).collect())
+                }
+                (Some(InputData::F64(x)), Kind::Real) if x.len() == v.len() => {
+                    Buf::Real(x.iter().map(|&x| self.kernels.admit(K::R::from_f64(x))).collect())
+                }
+                _ => {
+                    return Err(ComputeError::Input {
+                        name: name.into(),
+                        expected: format!("{} {:?}", v.len(), v.kind()),
+                        found: data.map_or("nothing".into(), InputData::describe),
+                    });
+                }
+            };
+            if let Buf::Real(x) = &buf {
+                check_finite(x, v.cols()).map_err(|(row, col, value)| ComputeError::NotFinite {
+                    op: "input",
+                    tap: name.into(),
+                    layer: None,
+                    row,
+                    col,
+                    value,
+                })?;
+            }
+            bufs[v.index()] = buf;
+        }
+        Ok(())
+    }
+
+    fn execute(
+        &mut self,
+        program: &Program,
+        seq: &mut Seq<K::R>,
+        inputs: &[InputData<'_>],
+        observer: &mut dyn Observer,
+    ) -> Result<(), ComputeError> {
+        let mut bufs: Vec<Buf<K::R>> = program.vals.iter().map(|_| Buf::None).collect();
+        self.admit(program, seq, inputs, &mut bufs)?;
+        let mut taps = program.taps.iter().peekable();
+        for (i, op) in program.ops.iter().enumerate() {
+            if observer.interrupted() {
+                return Err(ComputeError::Interrupted);
+            }
+            let outputs = op.outputs();
+            for &v in &outputs {
+                bufs[v.index()] = match v.kind() {
+                    Kind::Real => Buf::Real(Self::buffer(&mut self.pool, v.len())?),
+                    Kind::Int => Buf::Int(vec![0; v.len()]),
+                };
+            }
+            let mut cx = OpCx { weights: &self.weights, bufs: &mut bufs, cache: &mut seq.cache };
+            self.kernels.run_op(op, &mut cx)?;
+            for &v in &outputs {
+                if let Buf::Real(x) = &bufs[v.index()] {
+                    check_finite(x, v.cols()).map_err(|(row, col, value)| ComputeError::NotFinite {
+                        op: op.name(),
+                        tap: program.label(i, v),
+                        layer: program.layer_of(i),
+                        row,
+                        col,
+                        value,
+                    })?;
+                }
+            }
+            while let Some(&(_, key, v)) = taps.next_if(|t| t.0 <= i) {
+                if observer.wants(key) {
+                    observer.tap(key, v, view(&bufs[v.index()]));
+                }
+            }
+            for v in op.inputs().into_iter().chain(outputs) {
+                if program.last_use[v.index()] <= i
+                    && let Buf::Real(x) = std::mem::replace(&mut bufs[v.index()], Buf::None)
+                {
+                    self.pool.push(x);
+                }
+            }
+        }
+        for (index, &v) in program.outputs.iter().enumerate() {
+            observer.output(index, v, view(&bufs[v.index()]));
+        }
+        for &(v, slot) in &program.keeps {
+            if let Buf::Real(x) = std::mem::replace(&mut bufs[v.index()], Buf::None) {
+                seq.kept.insert(slot, x);
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks what the program expects of the cache, before anything is computed.
+    fn check_cache(program: &Program, seq: &Seq<K::R>) -> Result<bool, ComputeError> {
+        if seq.len != program.n_past() {
+            return Err(ComputeError::CacheLength { expected: program.n_past(), found: seq.len });
+        }
+        let mut appends = false;
+        for op in &program.ops {
+            let (layer, width) = match op {
+                Op::KvAppend(o) => (Some(o.layer), o.k.cols()),
+                Op::Attention(o) => (o.cache_layer, o.k.cols()),
+                _ => continue,
+            };
+            appends |= matches!(op, Op::KvAppend(_));
+            if let Some(l) = layer
+                && seq.cache.get(l).is_none_or(|c| c.width != width)
+            {
+                return Err(ComputeError::Shape {
+                    op: op.name(),
+                    what: format!("KV cache layer {l}"),
+                    expected: format!("rows of {width}"),
+                    found: seq
+                        .cache
+                        .get(l)
+                        .map_or("no such layer".into(), |c| format!("rows of {}", c.width)),
+                });
+            }
+        }
+        Ok(appends)
+    }
+}
+
+fn view<R: HostReal>(buf: &Buf<R>) -> TapData<'_> {
+    match buf {
+        Buf::Real(x) => R::view(x),
+        Buf::Int(x) => TapData::I32(x),
+        Buf::None => TapData::F32(&[]),
+    }
+}
+
+/// Row, column and kind of the first NaN or infinity.
+fn check_finite<R: HostReal>(x: &[R], cols: usize) -> Result<(), (usize, usize, &'static str)> {
+    // A block at a time: the loop without an exit is one that the compiler turns into vector code.
+    for (b, block) in x.chunks(4096).enumerate() {
+        if block.iter().fold(true, |ok, v| ok & v.finite()) {
+            continue;
+        }
+        let at = b * 4096 + block.iter().position(|v| !v.finite()).unwrap_or(0);
+        let kind = if x[at].to_f64().is_nan() { "NaN" } else { "infinity" };
+        return Err((at / cols.max(1), at % cols.max(1), kind));
+    }
+    Ok(())
+}
+
+impl<K: HostKernels> Backend for HostBackend<K> {
+    fn capabilities(&self) -> Capabilities {
+        self.kernels.capabilities()
+    }
+
+    fn seq_create(&mut self, layout: &KvLayout) -> Result<SeqId, ComputeError> {
+        let layer = |&width: &usize| CacheLayer { width, k: Vec::new(), v: Vec::new() };
+        let seq = Seq { cache: layout.widths.iter().map(layer).collect(), len: 0, kept: BTreeMap::new() };
+        let id = self.next;
+        self.next += 1;
+        self.seqs.insert(id, seq);
+        Ok(SeqId(id))
+    }
+
+    fn seq_len(&self, seq: SeqId) -> Result<usize, ComputeError> {
+        Ok(self.seq(seq)?.len)
+    }
+
+    fn seq_truncate(&mut self, seq: SeqId, len: usize) -> Result<(), ComputeError> {
+        let s = self.seq_mut(seq)?;
+        s.truncate(len);
+        s.kept.clear();
+        Ok(())
+    }
+
+    fn seq_free(&mut self, seq: SeqId) {
+        self.seqs.remove(&seq.0);
+    }
+
+    fn seq_bytes(&self, seq: SeqId) -> Result<usize, ComputeError> {
+        let s = self.seq(seq)?;
+        Ok(s.cache.iter().map(|l| (l.k.capacity() + l.v.capacity()) * size_of::<K::R>()).sum())
+    }
+
+    fn run(
+        &mut self,
+        program: &Program,
+        seq: SeqId,
+        inputs: &[InputData<'_>],
+        observer: &mut dyn Observer,
+    ) -> Result<(), ComputeError> {
+        let appends = Self::check_cache(program, self.seq(seq)?)?;
+        // The sequence is taken out for the run, so that kernels and cache can be borrowed side by side.
+        let Some(mut s) = self.seqs.remove(&seq.0) else {
+            return Err(ComputeError::UnknownHandle { what: "sequence", id: seq.0 });
+        };
+        let done = self.execute(program, &mut s, inputs, observer);
+        if done.is_ok() && appends {
+            s.len += program.rows();
+        } else {
+            s.truncate(s.len);
+        }
+        self.seqs.insert(seq.0, s);
+        done
+    }
+
+    fn drop_kept(&mut self, seq: SeqId, slot: Slot) -> Result<(), ComputeError> {
+        self.seq_mut(seq)?.kept.remove(&slot);
+        Ok(())
+    }
+}

@@ -1,0 +1,369 @@
+//! The ops: one plain struct each, with named fields and a shape check.
+//!
+//! `T` is the number of rows (positions of the pass), `n` the model width, `V` the vocabulary. Weights are
+//! `[rows = output features, cols = input features]`. The definition of each op's arithmetic is the function
+//! of the same name in [`reference`](crate::reference).
+
+use crate::{Val, WeightId};
+
+/// Rows of an embedding table, times a constant: `out[t] = table[ids[t]] * scale`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Embed {
+    /// Token ids `[T, 1]`, Int.
+    pub ids: Val,
+    /// Table `[V, n]`.
+    pub table: WeightId,
+    /// Host scalar, rounded once to the backend's number type.
+    pub scale: f64,
+    /// `[T, n]`.
+    pub out: Val,
+}
+
+/// Soft embedding of a distribution: `out[t] = (sum_v probs[t, v] * table[v]) * scale`, `v` ascending.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SoftEmbed {
+    /// `[T, V]`.
+    pub probs: Val,
+    /// Table `[V, n]`.
+    pub table: WeightId,
+    /// Host scalar.
+    pub scale: f64,
+    /// `[T, n]`.
+    pub out: Val,
+}
+
+/// `out = x · wᵀ (+ bias)`, sequential over the input features.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MatMul {
+    /// `[T, cols of w]`.
+    pub x: Val,
+    /// `[rows, cols]`.
+    pub w: WeightId,
+    /// `[1, rows]`, added after the sum.
+    pub bias: Option<WeightId>,
+    /// `[T, rows of w]`.
+    pub out: Val,
+}
+
+/// Root-mean-square norm over groups of `group` neighbouring columns (a whole row, or one head):
+/// `out = x * rsqrt(mean(x²) + eps) * weight`. The weight is used as stored (not `1 + w`).
+#[derive(Debug, Clone, PartialEq)]
+pub struct RmsNorm {
+    /// `[T, cols]`, `cols` a multiple of `group`.
+    pub x: Val,
+    /// `[1, group]`, or none for the weightless norm.
+    pub weight: Option<WeightId>,
+    /// Added to the mean of squares.
+    pub eps: f32,
+    /// Number of columns that share one mean.
+    pub group: usize,
+    /// `[T, cols]`.
+    pub out: Val,
+}
+
+/// The factor of a [`Scale`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Factor {
+    /// A host scalar, rounded once.
+    Const(f64),
+    /// A weight with one element.
+    Scalar(WeightId),
+}
+
+/// `out = x * by`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scale {
+    /// `[T, cols]`.
+    pub x: Val,
+    /// The factor.
+    pub by: Factor,
+    /// `[T, cols]`.
+    pub out: Val,
+}
+
+/// `out = a + b`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Add {
+    /// `[T, cols]`.
+    pub a: Val,
+    /// `[T, cols]`.
+    pub b: Val,
+    /// `[T, cols]`.
+    pub out: Val,
+}
+
+/// The activation of a gated feed-forward block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activation {
+    /// `0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x³)))`.
+    GeluTanh,
+    /// `x / (1 + exp(-x))`.
+    Silu,
+}
+
+/// `out = act(gate) * up`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Glu {
+    /// `[T, f]`.
+    pub gate: Val,
+    /// `[T, f]`.
+    pub up: Val,
+    /// The activation.
+    pub act: Activation,
+    /// `[T, f]`.
+    pub out: Val,
+}
+
+/// Which channels of a head form the rotated pairs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RopeStyle {
+    /// Channels `(i, i + n_rot / 2)`.
+    Neox,
+    /// Channels `(2 i, 2 i + 1)`.
+    Interleaved,
+}
+
+/// Rotary position embedding of the first `n_rot` channels of each head; the others are copied.
+///
+/// The angles are an input, computed once on the host in f64 (`math::rope_table`).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rope {
+    /// `[T, heads * head_dim]`.
+    pub x: Val,
+    /// `[T, n_rot]`: `n_rot / 2` cosines, then `n_rot / 2` sines.
+    pub table: Val,
+    /// Channels of a head.
+    pub head_dim: usize,
+    /// Rotated channels, even, at most `head_dim`.
+    pub n_rot: usize,
+    /// Pairing.
+    pub style: RopeStyle,
+    /// `[T, heads * head_dim]`.
+    pub out: Val,
+}
+
+/// Which keys a query sees. Keys are counted from the start of the sequence: the cache holds keys
+/// `0..n_past`, the pass adds `n_past..n_past + T`. Every rule gives one contiguous range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mask {
+    /// Prompt pass: keys up to the query itself; with a window, only the last `window` of them.
+    Causal {
+        /// Keys visible, the query's own included.
+        window: Option<usize>,
+    },
+    /// Canvas pass: the whole canvas, and of the prefix all keys or the last `prefix`, the same for every
+    /// position of the canvas.
+    Canvas {
+        /// Keys of the prefix that stay visible.
+        prefix: Option<usize>,
+    },
+}
+
+impl Mask {
+    /// The keys that row `row` of a pass of `rows` rows sees after `n_past` cached keys.
+    pub fn visible(self, n_past: usize, rows: usize, row: usize) -> std::ops::Range<usize> {
+        match self {
+            Mask::Causal { window } => {
+                let end = n_past + row + 1;
+                window.map_or(0, |w| end.saturating_sub(w))..end
+            }
+            Mask::Canvas { prefix } => prefix.map_or(0, |p| n_past.saturating_sub(p))..n_past + rows,
+        }
+    }
+}
+
+/// Attention over `[cache | new]`, two passes, no online soft-max; grouped queries share a KV head.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Attention {
+    /// `[T, n_heads * head_dim]`, after norm and RoPE.
+    pub q: Val,
+    /// `[T, n_kv_heads * head_dim]`.
+    pub k: Val,
+    /// `[T, n_kv_heads * head_dim]`.
+    pub v: Val,
+    /// Layer of the KV cache whose keys come before `k`; none for a pass without a cache.
+    pub cache_layer: Option<usize>,
+    /// Tokens in the cache.
+    pub n_past: usize,
+    /// Query heads, a multiple of `n_kv_heads`.
+    pub n_heads: usize,
+    /// Key and value heads.
+    pub n_kv_heads: usize,
+    /// Channels of a head.
+    pub head_dim: usize,
+    /// Factor on the scores.
+    pub scale: f64,
+    /// Visible keys.
+    pub mask: Mask,
+    /// `[T, n_heads * head_dim]`.
+    pub out: Val,
+}
+
+/// Appends keys and values of this pass to a layer of the KV cache.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KvAppend {
+    /// Layer of the cache.
+    pub layer: usize,
+    /// `[T, n_kv_heads * head_dim]`.
+    pub k: Val,
+    /// `[T, n_kv_heads * head_dim]`.
+    pub v: Val,
+}
+
+/// Router of a mixture of experts: soft-max over all experts, the `top_k` largest (ties to the lower id,
+/// best first), their probabilities as weights.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MoeRoute {
+    /// `[T, E]`.
+    pub logits: Val,
+    /// Experts a token uses.
+    pub top_k: usize,
+    /// Divide the chosen probabilities by their sum.
+    pub renormalize: bool,
+    /// `[1, E]`: factor per expert, applied after the renormalisation.
+    pub expert_scale: Option<WeightId>,
+    /// `[T, E]`: probabilities.
+    pub probs: Val,
+    /// `[T, top_k]`, Int: expert ids, best first.
+    pub ids: Val,
+    /// `[T, top_k]`: weights.
+    pub weights: Val,
+}
+
+/// Gate and up projections of the experts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GateUp {
+    /// One stack `[E, 2 x, n]`: rows `0..x` gate, `x..2 x` up.
+    Fused(WeightId),
+    /// Two stacks `[E, x, n]`.
+    Split {
+        /// Gate.
+        gate: WeightId,
+        /// Up.
+        up: WeightId,
+    },
+}
+
+/// The routed experts: `out[t] = sum_slot weights[t, slot] * down_e(act(gate_e x[t]) * up_e x[t])` with
+/// `e = ids[t, slot]`, slots in order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MoeExperts {
+    /// `[T, n]`.
+    pub x: Val,
+    /// `[T, top_k]`, Int.
+    pub ids: Val,
+    /// `[T, top_k]`.
+    pub weights: Val,
+    /// Gate and up.
+    pub gate_up: GateUp,
+    /// `[E, n, x]`.
+    pub down: WeightId,
+    /// The activation.
+    pub act: Activation,
+    /// `[T, n]`.
+    pub out: Val,
+}
+
+/// `out = cap * tanh(x / cap)`, computed as `cap * tanh(x * (1 / cap))`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Softcap {
+    /// `[T, V]`.
+    pub x: Val,
+    /// The cap.
+    pub cap: f64,
+    /// `[T, V]`.
+    pub out: Val,
+}
+
+/// Soft-max over each row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Softmax {
+    /// `[T, V]`.
+    pub x: Val,
+    /// `[T, V]`.
+    pub out: Val,
+}
+
+/// What a sampler needs to know of each row of logits.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TokenStats {
+    /// `[T, V]`, already divided by the temperature.
+    pub logits: Val,
+    /// `[T, 1]`: numbers in (0, 1) for the inverse-CDF sample.
+    pub u: Val,
+    /// `[T, 3]`: maximum, log-sum-exp, entropy in nats.
+    pub stats: Val,
+    /// `[T, 2]`, Int: argmax (lowest id on ties), sample.
+    pub picks: Val,
+}
+
+macro_rules! ops {
+    ($($name:ident: [$($out:ident),*]),* $(,)?) => {
+        /// One op of a program.
+        #[derive(Debug, Clone, PartialEq)]
+        #[non_exhaustive]
+        pub enum Op {
+            $(#[doc = concat!("See [`", stringify!($name), "`](struct@", stringify!($name), ").")] $name($name),)*
+        }
+
+        /// The names of all ops, in the order of this file.
+        pub const OPS: &[&str] = &[$(stringify!($name)),*];
+
+        impl Op {
+            /// Name of the op, as in [`OPS`].
+            pub fn name(&self) -> &'static str {
+                match self { $(Op::$name(_) => stringify!($name),)* }
+            }
+
+            /// The values that the op writes; the first is the main result.
+            pub fn outputs(&self) -> Vec<Val> {
+                match self { $(Op::$name(_o) => vec![$(_o.$out),*],)* }
+            }
+        }
+
+        $(impl From<$name> for Op {
+            fn from(o: $name) -> Op { Op::$name(o) }
+        })*
+    };
+}
+
+ops! {
+    Embed: [out],
+    SoftEmbed: [out],
+    MatMul: [out],
+    RmsNorm: [out],
+    Scale: [out],
+    Add: [out],
+    Glu: [out],
+    Rope: [out],
+    Attention: [out],
+    KvAppend: [],
+    MoeRoute: [weights, ids, probs],
+    MoeExperts: [out],
+    Softcap: [out],
+    Softmax: [out],
+    TokenStats: [stats, picks],
+}
+
+impl Op {
+    /// The values that the op reads.
+    pub fn inputs(&self) -> Vec<Val> {
+        match self {
+            Op::Embed(o) => vec![o.ids],
+            Op::SoftEmbed(o) => vec![o.probs],
+            Op::MatMul(o) => vec![o.x],
+            Op::RmsNorm(o) => vec![o.x],
+            Op::Scale(o) => vec![o.x],
+            Op::Add(o) => vec![o.a, o.b],
+            Op::Glu(o) => vec![o.gate, o.up],
+            Op::Rope(o) => vec![o.x, o.table],
+            Op::Attention(o) => vec![o.q, o.k, o.v],
+            Op::KvAppend(o) => vec![o.k, o.v],
+            Op::MoeRoute(o) => vec![o.logits],
+            Op::MoeExperts(o) => vec![o.x, o.ids, o.weights],
+            Op::Softcap(o) => vec![o.x],
+            Op::Softmax(o) => vec![o.x],
+            Op::TokenStats(o) => vec![o.logits, o.u],
+        }
+    }
+}

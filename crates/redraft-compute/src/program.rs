@@ -1,0 +1,396 @@
+//! A forward pass as a list of ops, with names for what can be looked at.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::op::*;
+use crate::weight::WeightTable;
+use crate::{ComputeError, Kind, Val, WeightId};
+
+/// Name of something that can be observed: llama.cpp's tensor names, with the layer apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TapKey {
+    /// `attn_norm`, `Qcur`, `l_out`, `result_norm` …
+    pub name: &'static str,
+    /// Layer, for taps that exist once per layer.
+    pub layer: Option<usize>,
+}
+
+impl fmt::Display for TapKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.layer {
+            Some(l) => write!(f, "{}-{l}", self.name),
+            None => f.write_str(self.name),
+        }
+    }
+}
+
+/// Elements of a value as a backend shows them to an [`Observer`], row-major.
+#[derive(Debug, Clone, Copy)]
+pub enum TapData<'a> {
+    /// Canonical f32, or f32 rounded to bf16.
+    F32(&'a [f32]),
+    /// The f64 truth.
+    F64(&'a [f64]),
+    /// Ids.
+    I32(&'a [i32]),
+}
+
+/// Watches a run: taps as they are computed, outputs at the end.
+pub trait Observer {
+    /// Whether [`tap`](Self::tap) should be called for this name. A backend that computes elsewhere copies
+    /// only what is wanted.
+    fn wants(&self, _key: TapKey) -> bool {
+        false
+    }
+
+    /// A value was computed.
+    fn tap(&mut self, _key: TapKey, _val: Val, _data: TapData<'_>) {}
+
+    /// The `index`-th output of the program, after the last op.
+    fn output(&mut self, _index: usize, _val: Val, _data: TapData<'_>) {}
+
+    /// Asked between ops; `true` ends the run with [`ComputeError::Interrupted`].
+    fn interrupted(&self) -> bool {
+        false
+    }
+}
+
+/// The observer that looks at nothing.
+pub struct Blind;
+
+impl Observer for Blind {}
+
+/// A kept value: it stays in the backend with the sequence and is an input of a later program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Slot(pub u32);
+
+/// Where the elements of an input come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Source {
+    Host { name: &'static str },
+    Kept(Slot),
+}
+
+/// One forward pass: ops in execution order, its inputs, taps and outputs.
+#[derive(Debug)]
+pub struct Program {
+    pub(crate) vals: Vec<Val>,
+    pub(crate) inputs: Vec<(Val, Source)>,
+    pub(crate) ops: Vec<Op>,
+    pub(crate) layers: Vec<Option<usize>>,
+    /// `(op index, key, value)`, ascending by op.
+    pub(crate) taps: Vec<(usize, TapKey, Val)>,
+    pub(crate) outputs: Vec<Val>,
+    pub(crate) keeps: Vec<(Val, Slot)>,
+    /// For each value, the index of the last op that reads it; `ops.len()` when it leaves the program.
+    pub(crate) last_use: Vec<usize>,
+    pub(crate) weights: Arc<WeightTable>,
+    n_past: usize,
+    rows: usize,
+}
+
+impl Program {
+    /// The ops in execution order.
+    pub fn ops(&self) -> &[Op] {
+        &self.ops
+    }
+
+    /// All taps `(key, value)` in execution order.
+    pub fn taps(&self) -> impl Iterator<Item = (TapKey, Val)> + '_ {
+        self.taps.iter().map(|&(_, k, v)| (k, v))
+    }
+
+    /// Tokens that must be in the KV cache.
+    pub fn n_past(&self) -> usize {
+        self.n_past
+    }
+
+    /// Rows of the pass.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The layer that op `index` belongs to.
+    pub fn layer_of(&self, index: usize) -> Option<usize> {
+        self.layers.get(index).copied().flatten()
+    }
+
+    /// Name under which errors speak of op `index`: its tap, or its kind and place.
+    pub(crate) fn label(&self, index: usize, val: Val) -> String {
+        match self.taps.iter().find(|&&(_, _, v)| v == val) {
+            Some((_, key, _)) => key.to_string(),
+            None => format!("op {index}"),
+        }
+    }
+}
+
+/// Puts a [`Program`] together: each method appends one op, checks its shapes, and returns the handle of
+/// its result.
+pub struct ProgramBuilder {
+    p: Program,
+    layer: Option<usize>,
+}
+
+type Res = Result<Val, ComputeError>;
+
+impl ProgramBuilder {
+    /// A pass of `rows` positions after `n_past` cached ones.
+    pub fn new(weights: &Arc<WeightTable>, n_past: usize, rows: usize) -> ProgramBuilder {
+        let p = Program {
+            vals: Vec::new(),
+            inputs: Vec::new(),
+            ops: Vec::new(),
+            layers: Vec::new(),
+            taps: Vec::new(),
+            outputs: Vec::new(),
+            keeps: Vec::new(),
+            last_use: Vec::new(),
+            weights: Arc::clone(weights),
+            n_past,
+            rows,
+        };
+        ProgramBuilder { p, layer: None }
+    }
+
+    /// Ops and taps that follow belong to this layer.
+    pub fn set_layer(&mut self, layer: Option<usize>) {
+        self.layer = layer;
+    }
+
+    /// Rows of the pass.
+    pub fn rows(&self) -> usize {
+        self.p.rows
+    }
+
+    /// Tokens before the pass.
+    pub fn n_past(&self) -> usize {
+        self.p.n_past
+    }
+
+    fn val(&mut self, op: &'static str, rows: usize, cols: usize, kind: Kind) -> Res {
+        let id = self.p.vals.len() as u32;
+        let v = Val::new(id, rows, cols, kind).ok_or_else(|| ComputeError::Shape {
+            op,
+            what: "the result".into(),
+            expected: "a matrix that can be addressed".into(),
+            found: format!("[{rows}, {cols}]"),
+        })?;
+        self.p.vals.push(v);
+        Ok(v)
+    }
+
+    /// An input `[rows of the pass, cols]` that the caller gives at each run, in the order of declaration.
+    pub fn input(&mut self, name: &'static str, cols: usize, kind: Kind) -> Res {
+        let v = self.val("input", self.p.rows, cols, kind)?;
+        self.p.inputs.push((v, Source::Host { name }));
+        Ok(v)
+    }
+
+    /// A value that an earlier program of the same sequence kept.
+    pub fn kept(&mut self, slot: Slot, cols: usize) -> Res {
+        let v = self.val("kept", self.p.rows, cols, Kind::Real)?;
+        self.p.inputs.push((v, Source::Kept(slot)));
+        Ok(v)
+    }
+
+    /// Names a value for observers, in the current layer.
+    pub fn tap(&mut self, name: &'static str, v: Val) {
+        let at = self.p.ops.len().saturating_sub(1);
+        self.p.taps.push((at, TapKey { name, layer: self.layer }, v));
+    }
+
+    /// Makes a value an output; outputs are numbered in the order of these calls.
+    pub fn output(&mut self, v: Val) {
+        self.p.outputs.push(v);
+    }
+
+    /// Keeps a value in the backend for a later program of the same sequence.
+    pub fn keep(&mut self, v: Val, slot: Slot) {
+        self.p.keeps.push((v, slot));
+    }
+
+    /// The finished program.
+    pub fn finish(mut self) -> Program {
+        let end = self.p.ops.len();
+        let mut last = vec![0; self.p.vals.len()];
+        for (i, op) in self.p.ops.iter().enumerate() {
+            for v in op.inputs().into_iter().chain(op.outputs()) {
+                last[v.index()] = i;
+            }
+        }
+        for v in self.p.outputs.iter().chain(self.p.keeps.iter().map(|(v, _)| v)) {
+            last[v.index()] = end;
+        }
+        for &(at, _, v) in &self.p.taps {
+            last[v.index()] = last[v.index()].max(at);
+        }
+        self.p.last_use = last;
+        self.p
+    }
+
+    fn push(&mut self, op: impl Into<Op>) -> Result<(), ComputeError> {
+        let op = op.into();
+        op.check(&self.p.weights)?;
+        self.p.ops.push(op);
+        self.p.layers.push(self.layer);
+        Ok(())
+    }
+
+    /// Appends [`Embed`].
+    pub fn embed(&mut self, ids: Val, table: WeightId, scale: f64) -> Res {
+        let out = self.val("Embed", ids.rows(), self.p.weights.get(table)?.cols, Kind::Real)?;
+        self.push(Embed { ids, table, scale, out })?;
+        Ok(out)
+    }
+
+    /// Appends [`SoftEmbed`].
+    pub fn soft_embed(&mut self, probs: Val, table: WeightId, scale: f64) -> Res {
+        let out = self.val("SoftEmbed", probs.rows(), self.p.weights.get(table)?.cols, Kind::Real)?;
+        self.push(SoftEmbed { probs, table, scale, out })?;
+        Ok(out)
+    }
+
+    /// Appends [`MatMul`] without bias.
+    pub fn matmul(&mut self, x: Val, w: WeightId) -> Res {
+        self.matmul_bias(x, w, None)
+    }
+
+    /// Appends [`MatMul`].
+    pub fn matmul_bias(&mut self, x: Val, w: WeightId, bias: Option<WeightId>) -> Res {
+        let out = self.val("MatMul", x.rows(), self.p.weights.get(w)?.rows, Kind::Real)?;
+        self.push(MatMul { x, w, bias, out })?;
+        Ok(out)
+    }
+
+    /// Appends [`RmsNorm`] over groups of `group` columns.
+    pub fn rms_norm(&mut self, x: Val, weight: Option<WeightId>, eps: f32, group: usize) -> Res {
+        let out = self.val("RmsNorm", x.rows(), x.cols(), Kind::Real)?;
+        self.push(RmsNorm { x, weight, eps, group, out })?;
+        Ok(out)
+    }
+
+    /// Appends [`Scale`].
+    pub fn scale(&mut self, x: Val, by: Factor) -> Res {
+        let out = self.val("Scale", x.rows(), x.cols(), Kind::Real)?;
+        self.push(Scale { x, by, out })?;
+        Ok(out)
+    }
+
+    /// Appends [`Add`].
+    pub fn add(&mut self, a: Val, b: Val) -> Res {
+        let out = self.val("Add", a.rows(), a.cols(), Kind::Real)?;
+        self.push(Add { a, b, out })?;
+        Ok(out)
+    }
+
+    /// Appends [`Glu`].
+    pub fn glu(&mut self, gate: Val, up: Val, act: Activation) -> Res {
+        let out = self.val("Glu", gate.rows(), gate.cols(), Kind::Real)?;
+        self.push(Glu { gate, up, act, out })?;
+        Ok(out)
+    }
+
+    /// Appends [`Rope`] with as many rotated channels as the table has columns.
+    pub fn rope(&mut self, x: Val, table: Val, head_dim: usize, style: RopeStyle) -> Res {
+        let out = self.val("Rope", x.rows(), x.cols(), Kind::Real)?;
+        self.push(Rope { x, table, head_dim, n_rot: table.cols(), style, out })?;
+        Ok(out)
+    }
+
+    /// Appends [`Attention`]; `spec.n_past` and `spec.out` are filled in.
+    pub fn attention(&mut self, qkv: [Val; 3], spec: AttentionSpec) -> Res {
+        let [q, k, v] = qkv;
+        let out = self.val("Attention", q.rows(), q.cols(), Kind::Real)?;
+        let AttentionSpec { cache_layer, n_heads, n_kv_heads, head_dim, scale, mask } = spec;
+        let n_past = self.p.n_past;
+        self.push(Attention {
+            q,
+            k,
+            v,
+            cache_layer,
+            n_past,
+            n_heads,
+            n_kv_heads,
+            head_dim,
+            scale,
+            mask,
+            out,
+        })?;
+        Ok(out)
+    }
+
+    /// Appends [`KvAppend`].
+    pub fn kv_append(&mut self, layer: usize, k: Val, v: Val) -> Result<(), ComputeError> {
+        self.push(KvAppend { layer, k, v })
+    }
+
+    /// Appends [`MoeRoute`] and returns `(probs, ids, weights)`.
+    pub fn moe_route(
+        &mut self,
+        logits: Val,
+        top_k: usize,
+        renormalize: bool,
+        expert_scale: Option<WeightId>,
+    ) -> Result<(Val, Val, Val), ComputeError> {
+        let t = logits.rows();
+        let probs = self.val("MoeRoute", t, logits.cols(), Kind::Real)?;
+        let ids = self.val("MoeRoute", t, top_k, Kind::Int)?;
+        let weights = self.val("MoeRoute", t, top_k, Kind::Real)?;
+        self.push(MoeRoute { logits, top_k, renormalize, expert_scale, probs, ids, weights })?;
+        Ok((probs, ids, weights))
+    }
+
+    /// Appends [`MoeExperts`] for the routing `(ids, weights)`.
+    pub fn moe_experts(
+        &mut self,
+        x: Val,
+        (ids, weights): (Val, Val),
+        gate_up: GateUp,
+        down: WeightId,
+        act: Activation,
+    ) -> Res {
+        let out = self.val("MoeExperts", x.rows(), self.p.weights.get(down)?.rows, Kind::Real)?;
+        self.push(MoeExperts { x, ids, weights, gate_up, down, act, out })?;
+        Ok(out)
+    }
+
+    /// Appends [`Softcap`].
+    pub fn softcap(&mut self, x: Val, cap: f64) -> Res {
+        let out = self.val("Softcap", x.rows(), x.cols(), Kind::Real)?;
+        self.push(Softcap { x, cap, out })?;
+        Ok(out)
+    }
+
+    /// Appends [`Softmax`].
+    pub fn softmax(&mut self, x: Val) -> Res {
+        let out = self.val("Softmax", x.rows(), x.cols(), Kind::Real)?;
+        self.push(Softmax { x, out })?;
+        Ok(out)
+    }
+
+    /// Appends [`TokenStats`] and returns `(stats, picks)`.
+    pub fn token_stats(&mut self, logits: Val, u: Val) -> Result<(Val, Val), ComputeError> {
+        let stats = self.val("TokenStats", logits.rows(), 3, Kind::Real)?;
+        let picks = self.val("TokenStats", logits.rows(), 2, Kind::Int)?;
+        self.push(TokenStats { logits, u, stats, picks })?;
+        Ok((stats, picks))
+    }
+}
+
+/// The parts of an [`Attention`] that the caller chooses.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AttentionSpec {
+    /// Layer of the KV cache, if there is one.
+    pub cache_layer: Option<usize>,
+    /// Query heads.
+    pub n_heads: usize,
+    /// Key and value heads.
+    pub n_kv_heads: usize,
+    /// Channels of a head.
+    pub head_dim: usize,
+    /// Factor on the scores.
+    pub scale: f64,
+    /// Visible keys.
+    pub mask: Mask,
+}
