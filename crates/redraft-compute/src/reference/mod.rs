@@ -18,6 +18,8 @@ mod softmax;
 mod stats;
 
 #[cfg(test)]
+mod properties;
+#[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
