@@ -47,7 +47,7 @@ fn word(seed: u64, canvas: u32, step: u32, position: u32, draw: Draw) -> u32 {
 
 /// An id in `0..vocab`: the high 32 bits of `word * vocab`.
 fn id(word: u32, vocab: u32) -> u32 {
-    (u64::from(word) * u64::from(vocab) >> 32) as u32
+    ((u64::from(word) * u64::from(vocab)) >> 32) as u32
 }
 
 /// The random id that stands at `position` of canvas number `canvas` before the first step.
@@ -92,9 +92,9 @@ mod tests {
         let w = philox([7, 3, 1, 1], [0xa409_3822, 0x299f_31d0])[0];
         assert_eq!(uniform(seed, 1, 3, 7), (f64::from(w >> 8) + 0.5) / 16_777_216.0);
         let w = philox([7, u32::MAX, 1, 0], [0xa409_3822, 0x299f_31d0])[0];
-        assert_eq!(u64::from(initial_id(seed, 1, 7, 262_144)), u64::from(w) * 262_144 >> 32);
+        assert_eq!(u64::from(initial_id(seed, 1, 7, 262_144)), (u64::from(w) * 262_144) >> 32);
         let w = philox([7, 3, 1, 2], [0xa409_3822, 0x299f_31d0])[0];
-        assert_eq!(u64::from(renoise_id(seed, 1, 3, 7, 531)), u64::from(w) * 531 >> 32);
+        assert_eq!(u64::from(renoise_id(seed, 1, 3, 7, 531)), (u64::from(w) * 531) >> 32);
     }
 
     #[test]
