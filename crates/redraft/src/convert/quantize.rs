@@ -49,7 +49,7 @@ impl Recipe {
             Some(d) if t.name == "token_embd.weight" => d,
             _ => self.matrices,
         };
-        let fits = |d: DType| d.info().is_some_and(|i| t.row_len() % u64::from(i.block_len) == 0);
+        let fits = |d: DType| d.info().is_some_and(|i| t.row_len().is_multiple_of(i.block_len as u64));
         if fits(wanted) {
             return wanted;
         }

@@ -20,7 +20,7 @@ pub(crate) struct Rotary {
 impl Rotary {
     /// The table `[rows, n_rot]` for positions `n_past..n_past + rows`.
     pub(crate) fn table(&self, n_past: usize, rows: usize) -> Vec<f64> {
-        rope_table(n_past, rows, self.n_rot, self.base, self.factors.as_deref())
+        rope_table(n_past, rows, self.n_rot, self.base, self.n_rot, self.factors.as_deref())
     }
 }
 
