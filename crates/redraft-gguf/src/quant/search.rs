@@ -158,8 +158,9 @@ fn peak(x: &[f32]) -> f32 {
 /// The real scale s that makes the sum of w·(x − s·q)² small for codes q from `lowest` to −`lowest` − 1.
 ///
 /// The range has one more negative code, so the weight of largest magnitude is best taken to the lowest
-/// code; taking it to the highest is tried as well. With the best scale for given codes,
-/// s = Σwxq / Σwq², the error is Σwx² − (Σwxq)² / Σwq²: the candidate with the largest fraction wins.
+/// code; taking it to the highest is tried as well, in coarser steps because it wins less often. With the
+/// best scale for given codes, s = Σwxq / Σwq², the error is Σwx² − (Σwxq)² / Σwq²: the candidate with the
+/// largest fraction wins.
 fn fit_scale(x: &[f32], w: &[f32], lowest: i8) -> f32 {
     let peak = peak(x);
     if peak.abs() < MIN_PEAK {
@@ -167,8 +168,8 @@ fn fit_scale(x: &[f32], w: &[f32], lowest: i8) -> f32 {
     }
     let range = Range { low: f32::from(lowest), high: f32::from(-lowest - 1) };
     let mut best = (0.0, 0.0);
-    for end in [range.low, range.high] {
-        for step in -9..=9 {
+    for (end, stride) in [(range.low, 1), (range.high, 3)] {
+        for step in (-9..=9).step_by(stride) {
             let per_unit = (end + 0.1 * step as f32) / peak;
             let [wxq, wqq] = lane_sums(x, w, |x, w| {
                 let q = range.nearest(x * per_unit);
