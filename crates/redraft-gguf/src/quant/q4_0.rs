@@ -1,0 +1,39 @@
+//! `Q4_0`: 32 weights of 4 bits with one scale.
+//!
+//! ```text
+//! byte  0..1     2..17
+//!       d: f16   qs[0..16]: bits 3..0 = code of weight j, bits 7..4 = code of weight j + 16
+//!
+//! weight i = d * (code[i] - 8)
+//! ```
+
+use super::{QuantFormat, Unpacked, f16_at, join_nibbles, search, split_nibbles};
+use crate::DType;
+
+pub(super) struct Q4_0;
+
+const LEN: usize = 32;
+const BYTES: usize = 18;
+const _: () = assert!(BYTES == 2 + LEN / 2);
+
+impl QuantFormat for Q4_0 {
+    const DTYPE: DType = DType::Q4_0;
+    const LEN: usize = LEN;
+    const BYTES: usize = BYTES;
+
+    fn unpack_block(block: &[u8], out: &mut Unpacked) {
+        out.single(LEN, f16_at(block, 0));
+        let (low, high) = out.codes[..LEN].split_at_mut(16);
+        split_nibbles(&block[2..], low, high);
+        out.codes[..LEN].iter_mut().for_each(|c| *c -= 8);
+    }
+
+    /// Scale by [`search::fit_scale`], codes for the scale as stored.
+    fn quantize_block(x: &[f32], importance: &[f32], block: &mut [u8]) {
+        let mut codes = [0; LEN];
+        let d = search::encode_symmetric(x, importance, -8, &mut codes);
+        codes.iter_mut().for_each(|c| *c += 8);
+        block[..2].copy_from_slice(&d.to_le_bytes());
+        join_nibbles(&codes[..16], &codes[16..], &mut block[2..]);
+    }
+}

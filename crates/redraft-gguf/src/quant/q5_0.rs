@@ -1,0 +1,56 @@
+//! `Q5_0`: 32 weights of 5 bits with one scale.
+//!
+//! ```text
+//! byte  0..1     2..5                                 6..21
+//!       d: f16   qh: u32, bit i = bit 4 of code[i]    qs[0..16]: bits 3..0 = low bits of code[j],
+//!                                                                bits 7..4 = low bits of code[j + 16]
+//!
+//! weight i = d * (code[i] - 16)
+//! ```
+
+use super::{QuantFormat, Unpacked, f16_at, join_nibbles, search, split_nibbles};
+use crate::DType;
+
+pub(super) struct Q5_0;
+
+const LEN: usize = 32;
+const BYTES: usize = 22;
+const _: () = assert!(BYTES == 2 + 4 + LEN / 2);
+
+impl QuantFormat for Q5_0 {
+    const DTYPE: DType = DType::Q5_0;
+    const LEN: usize = LEN;
+    const BYTES: usize = BYTES;
+
+    fn unpack_block(block: &[u8], out: &mut Unpacked) {
+        out.single(LEN, f16_at(block, 0));
+        unpack_five_bits(&block[2..], &mut out.codes);
+        out.codes[..LEN].iter_mut().for_each(|c| *c -= 16);
+    }
+
+    /// Scale by [`search::fit_scale`], codes for the scale as stored.
+    fn quantize_block(x: &[f32], importance: &[f32], block: &mut [u8]) {
+        let mut codes = [0; LEN];
+        let d = search::encode_symmetric(x, importance, -16, &mut codes);
+        codes.iter_mut().for_each(|c| *c += 16);
+        block[..2].copy_from_slice(&d.to_le_bytes());
+        pack_five_bits(&codes, &mut block[2..]);
+    }
+}
+
+/// Reads 32 codes of 0..=31 from four bytes of high bits and 16 bytes of low bits.
+pub(super) fn unpack_five_bits(bytes: &[u8], codes: &mut [i8]) {
+    let high_bits = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    let (low, high) = codes[..LEN].split_at_mut(16);
+    split_nibbles(&bytes[4..], low, high);
+    for (i, code) in codes[..LEN].iter_mut().enumerate() {
+        *code |= ((high_bits >> i & 1) << 4) as i8;
+    }
+}
+
+/// The reverse of [`unpack_five_bits`].
+pub(super) fn pack_five_bits(codes: &[i8; LEN], bytes: &mut [u8]) {
+    let high_bits = codes.iter().enumerate().fold(0, |bits, (i, &code)| bits | (code as u32 >> 4 & 1) << i);
+    bytes[..4].copy_from_slice(&high_bits.to_le_bytes());
+    join_nibbles(&codes[..16], &codes[16..], &mut bytes[4..]);
+}

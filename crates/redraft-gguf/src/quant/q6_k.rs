@@ -1,0 +1,71 @@
+//! `Q6_K`: super-blocks of 256 weights of 6 bits; sixteen sub-blocks of 16, each with a signed 8-bit scale.
+//!
+//! ```text
+//! byte  0..127       128..191    192..207             208..209
+//!       ql[0..128]   qh[0..64]   scales[0..16]: i8    d: f16
+//!
+//! Each half h = 0, 1 of the super-block (weights 128 h on) has 64 bytes of ql and 32 bytes of qh; l = 0..31:
+//!
+//!   weight      bits 3..0 of the code     bits 5..4 of the code
+//!   l           ql[l]      bits 3..0      qh[l] bits 1..0
+//!   l + 32      ql[l + 32] bits 3..0      qh[l] bits 3..2
+//!   l + 64      ql[l]      bits 7..4      qh[l] bits 5..4
+//!   l + 96      ql[l + 32] bits 7..4      qh[l] bits 7..6
+//!
+//! weight i = (d * scale[s]) * (code[i] - 32),  s = i / 16
+//! ```
+
+use super::{QuantFormat, Unpacked, f16_at, join_nibbles, search, split_nibbles};
+use crate::DType;
+
+pub(super) struct Q6K;
+
+const LEN: usize = 256;
+const BYTES: usize = 210;
+const _: () = assert!(BYTES == LEN / 2 + LEN / 4 + LEN / 16 + 2);
+
+impl QuantFormat for Q6K {
+    const DTYPE: DType = DType::Q6_K;
+    const LEN: usize = LEN;
+    const BYTES: usize = BYTES;
+
+    fn unpack_block(block: &[u8], out: &mut Unpacked) {
+        (out.len, out.sub_len) = (LEN, 16);
+        (out.d, out.dmin) = (f16_at(block, 208), 0.0);
+        for (scale, &b) in out.scales.iter_mut().zip(&block[192..208]) {
+            *scale = b as i8;
+        }
+        out.mins = [0; 16];
+        let halves = block[..128].chunks_exact(64).zip(block[128..192].chunks_exact(32));
+        for ((ql, qh), codes) in halves.zip(out.codes.chunks_exact_mut(128)) {
+            let (low, high) = codes.split_at_mut(64);
+            split_nibbles(ql, low, high);
+            for (quarter, codes) in codes.chunks_exact_mut(32).enumerate() {
+                for (code, &h) in codes.iter_mut().zip(qh) {
+                    *code = (*code | ((h >> (2 * quarter) & 3) << 4) as i8) - 32;
+                }
+            }
+        }
+    }
+
+    /// Scales by [`search::fit_scaled_super_block`].
+    fn quantize_block(x: &[f32], importance: &[f32], block: &mut [u8]) {
+        let fit = search::fit_scaled_super_block(x, importance);
+        let (ql, rest) = block.split_at_mut(128);
+        let (qh, rest) = rest.split_at_mut(64);
+        for ((ql, qh), codes) in
+            ql.chunks_exact_mut(64).zip(qh.chunks_exact_mut(32)).zip(fit.codes.chunks_exact(128))
+        {
+            let mut codes: [i8; 128] = codes.try_into().expect("halves of 256 are 128 long");
+            codes.iter_mut().for_each(|c| *c += 32);
+            join_nibbles(&codes[..64], &codes[64..], ql);
+            for (l, h) in qh.iter_mut().enumerate() {
+                *h = (0..4).fold(0, |h, quarter| h | (codes[32 * quarter + l] as u8 >> 4) << (2 * quarter));
+            }
+        }
+        for (b, scale) in rest.iter_mut().zip(fit.scales) {
+            *b = scale as u8;
+        }
+        rest[16..].copy_from_slice(&fit.d.to_le_bytes());
+    }
+}

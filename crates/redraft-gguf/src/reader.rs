@@ -1,0 +1,481 @@
+//! Reads the header, the metadata and the tensor table of a GGUF file, and nothing else.
+//!
+//! ```text
+//! "GGUF"  version u32  n_tensors u64  n_metadata u64
+//! n_metadata x  key string, value type u32, value
+//! n_tensors  x  name string, n_dims u32, n_dims x u64, type u32, offset u64 (from the tensor data on)
+//! padding to a multiple of the alignment
+//! tensor data, each tensor at a multiple of the alignment
+//! ```
+//!
+//! All numbers are little-endian; a string is its length in bytes (u64) and UTF-8 text. Every number comes
+//! from a file that may be hostile: sums and products are checked, and memory is asked for only after the
+//! bytes that fill it are known to be there.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::limits::{
+    DEFAULT_ALIGNMENT, MAX_ALIGNMENT, MAX_ARRAY_DEPTH, MAX_DIMS, MAX_KEY_BYTES, MAX_STRING_BYTES,
+    MAX_TENSOR_NAME_BYTES, MIN_ARRAY_BYTES, MIN_METADATA_ENTRY_BYTES, MIN_STRING_BYTES,
+    MIN_TENSOR_ENTRY_BYTES,
+};
+use crate::value::type_id;
+use crate::{Array, Bytes, DType, GgufError, Metadata, OpenOptions, StrArray, Value};
+
+pub(crate) const MAGIC: [u8; 4] = *b"GGUF";
+
+/// The key that states the alignment of the tensor data.
+pub(crate) const ALIGNMENT_KEY: &str = "general.alignment";
+
+/// An opened GGUF file: its metadata and tensor table, over shared bytes. Cheap to clone.
+///
+/// ```
+/// use redraft_gguf::{DType, Gguf, GgufWriter};
+///
+/// let mut w = GgufWriter::new();
+/// w.metadata_mut().set("general.architecture", "llada");
+/// w.add_tensor("output_norm.weight", &[2], DType::F32)?;
+/// let mut data = w.begin(Vec::new())?;
+/// data.write_tensor("output_norm.weight", &[0, 0, 128, 63, 0, 0, 0, 64])?;
+///
+/// let file = Gguf::from_bytes(data.finish()?.into())?;
+/// assert_eq!(file.metadata().str("general.architecture")?, "llada");
+/// let t = file.tensor("output_norm.weight").unwrap();
+/// assert_eq!(t.dims, [2]);
+/// assert_eq!(file.tensor_bytes(t)[..4], 1.0f32.to_le_bytes());
+/// # Ok::<(), redraft_gguf::GgufError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Gguf(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    bytes: Bytes,
+    version: u32,
+    alignment: u64,
+    data_offset: u64,
+    metadata: Metadata,
+    tensors: Vec<TensorInfo>,
+    index: HashMap<String, usize>,
+}
+
+/// One row of the tensor table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TensorInfo {
+    /// The name.
+    pub name: String,
+    /// The shape in the order of the file: `dims[0]` is contiguous in memory. Empty for a single number.
+    pub dims: Vec<u64>,
+    /// The element type.
+    pub dtype: DType,
+    /// Where the data start, in bytes from the start of the file.
+    pub offset: u64,
+    /// The length of the data in bytes. For a type that the table of types does not have, everything up to
+    /// the next tensor or the end of the file, padding included.
+    pub n_bytes: u64,
+}
+
+impl TensorInfo {
+    /// Number of elements.
+    pub fn n_elements(&self) -> u64 {
+        self.dims.iter().product()
+    }
+
+    /// Elements of a row: the contiguous dimension.
+    pub fn row_len(&self) -> u64 {
+        self.dims.first().copied().unwrap_or(1)
+    }
+
+    /// Number of rows: the product of all dimensions but the contiguous one.
+    pub fn n_rows(&self) -> u64 {
+        self.dims.iter().skip(1).product()
+    }
+}
+
+impl Gguf {
+    /// Opens a file.
+    ///
+    /// # Errors
+    ///
+    /// [`GgufError::Open`] when it cannot be read, any other variant when it is no valid GGUF file.
+    pub fn open(path: &Path, opts: &OpenOptions) -> Result<Gguf, GgufError> {
+        Gguf::from_bytes(Bytes::open(path, opts)?)
+    }
+
+    /// Parses a file that is already in memory. The tensor data are not touched.
+    ///
+    /// # Errors
+    ///
+    /// The variant of [`GgufError`] that names what is wrong with the file.
+    pub fn from_bytes(bytes: Bytes) -> Result<Gguf, GgufError> {
+        parse(bytes).map(|inner| Gguf(Arc::new(inner)))
+    }
+
+    /// The format version: 2 or 3.
+    pub fn version(&self) -> u32 {
+        self.0.version
+    }
+
+    /// The alignment of the tensor data in bytes, a power of two.
+    pub fn alignment(&self) -> u64 {
+        self.0.alignment
+    }
+
+    /// Number of bytes before the tensor data: header, metadata, tensor table and padding.
+    pub fn data_offset(&self) -> u64 {
+        self.0.data_offset
+    }
+
+    /// The metadata in the order of the file.
+    pub fn metadata(&self) -> &Metadata {
+        &self.0.metadata
+    }
+
+    /// The tensor table in the order of the file.
+    pub fn tensors(&self) -> &[TensorInfo] {
+        &self.0.tensors
+    }
+
+    /// The tensor of that name.
+    pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
+        self.0.index.get(name).map(|&i| &self.0.tensors[i])
+    }
+
+    /// The data of a tensor of this file, without a copy.
+    ///
+    /// # Panics
+    ///
+    /// When `t` is not from this file's table and lies outside the file.
+    pub fn tensor_bytes(&self, t: &TensorInfo) -> Bytes {
+        let range = t.offset as usize..(t.offset + t.n_bytes) as usize;
+        self.0.bytes.slice(range).expect("the table of this file only has tensors inside the file")
+    }
+
+    /// All bytes of the file.
+    pub fn bytes(&self) -> &Bytes {
+        &self.0.bytes
+    }
+}
+
+fn parse(bytes: Bytes) -> Result<Inner, GgufError> {
+    let mut c = Cursor { bytes: &bytes, pos: 0 };
+    let version = header(&mut c)?;
+    let n_tensors = c.u64(&"the number of tensors")?;
+    let n_metadata = c.u64(&"the number of metadata entries")?;
+    c.check_count(&"the metadata", n_metadata, MIN_METADATA_ENTRY_BYTES)?;
+
+    let mut metadata = Metadata::new();
+    for i in 0..n_metadata {
+        let key = c.string(&format_args!("metadata key {i}"), MAX_KEY_BYTES)?.to_owned();
+        let type_offset = c.pos;
+        let value_type = c.u32(&Of(&key))?;
+        let value = value(&mut c, &key, value_type, type_offset)?;
+        metadata.push(key, value)?;
+    }
+    let alignment = alignment(&metadata)?;
+
+    c.check_count(&"the tensor table", n_tensors, MIN_TENSOR_ENTRY_BYTES)?;
+    let mut tensors = Vec::with_capacity(n_tensors as usize);
+    let mut index = HashMap::with_capacity(n_tensors as usize);
+    for i in 0..n_tensors {
+        let t = tensor_entry(&mut c, i)?;
+        if index.insert(t.name.clone(), i as usize).is_some() {
+            return Err(GgufError::DuplicateTensor { tensor: t.name });
+        }
+        tensors.push(t);
+    }
+
+    let file_len = bytes.len() as u64;
+    // A file without tensors may end right after its table.
+    let mut data_offset = c.pos.next_multiple_of(alignment);
+    if tensors.is_empty() {
+        data_offset = data_offset.min(file_len);
+    }
+    place(&mut tensors, alignment, data_offset, file_len)?;
+    Ok(Inner { version, alignment, data_offset, metadata, tensors, index, bytes })
+}
+
+/// Checks magic and version.
+fn header(c: &mut Cursor<'_>) -> Result<u32, GgufError> {
+    let magic = c.array::<4>(&"the magic")?;
+    if magic != MAGIC {
+        return Err(GgufError::BadMagic { found: magic });
+    }
+    let version = c.u32(&"the version")?;
+    match version {
+        2 | 3 => Ok(version),
+        // A small number in the other byte order: the whole file is in that order.
+        v if v & 0xFFFF == 0 && v != 0 => Err(GgufError::BigEndian { version: v.swap_bytes() }),
+        found => Err(GgufError::UnsupportedVersion { found }),
+    }
+}
+
+fn alignment(metadata: &Metadata) -> Result<u64, GgufError> {
+    let alignment = metadata.opt_u64(ALIGNMENT_KEY)?.unwrap_or(DEFAULT_ALIGNMENT);
+    check_alignment(alignment)?;
+    Ok(alignment)
+}
+
+/// Accepts the alignments that files may state.
+pub(crate) fn check_alignment(alignment: u64) -> Result<(), GgufError> {
+    if alignment.is_power_of_two() && alignment <= MAX_ALIGNMENT {
+        Ok(())
+    } else {
+        Err(GgufError::BadAlignment { found: alignment })
+    }
+}
+
+/// Reads one row of the tensor table; `offset` stays relative to the tensor data and `n_bytes` zero until
+/// [`place`] knows where the data start.
+fn tensor_entry(c: &mut Cursor<'_>, i: u64) -> Result<TensorInfo, GgufError> {
+    let name = c.string(&format_args!("the name of tensor {i}"), MAX_TENSOR_NAME_BYTES)?.to_owned();
+    let what = format_args!("the table entry of tensor \"{name}\"").to_string();
+    let at = c.pos;
+    let n_dims = c.u32(&what)?;
+    if n_dims > MAX_DIMS {
+        let what = format!("the number of dimensions of tensor \"{name}\"");
+        return Err(GgufError::Limit { what, offset: at, expected: MAX_DIMS.into(), found: n_dims.into() });
+    }
+    let dims = (0..n_dims).map(|_| c.u64(&what)).collect::<Result<Vec<u64>, _>>()?;
+    let dtype = DType(c.u32(&what)?);
+    let offset = c.u64(&what)?;
+    Ok(TensorInfo { name, dims, dtype, offset, n_bytes: 0 })
+}
+
+/// The size in bytes of a tensor by shape and type; `None` when the type is unknown.
+pub(crate) fn tensor_size(name: &str, dims: &[u64], dtype: DType) -> Result<Option<u64>, GgufError> {
+    let overflow = || GgufError::ShapeOverflow { tensor: name.to_owned(), dims: dims.to_vec() };
+    // In any order of multiplication: a zero must not hide an overflow of the others.
+    let all =
+        dims.iter().filter(|&&d| d != 0).try_fold(1u64, |n, &d| n.checked_mul(d)).ok_or_else(overflow)?;
+    let Some(info) = dtype.info() else { return Ok(None) };
+    let row_len = dims.first().copied().unwrap_or(1);
+    let block_len = info.block_len as u64;
+    if row_len % block_len != 0 {
+        return Err(GgufError::RowNotBlocks {
+            tensor: name.to_owned(),
+            dtype: info.name.to_owned(),
+            expected: block_len,
+            found: row_len,
+        });
+    }
+    let n_elements = if dims.contains(&0) { 0 } else { all };
+    (n_elements / block_len).checked_mul(info.block_bytes as u64).map(Some).ok_or_else(overflow)
+}
+
+/// Turns the relative offsets into absolute ones and finds the sizes; every tensor must start aligned, lie
+/// inside the file and share no byte with another.
+fn place(
+    tensors: &mut [TensorInfo],
+    alignment: u64,
+    data_offset: u64,
+    file_len: u64,
+) -> Result<(), GgufError> {
+    let mut sizes = Vec::with_capacity(tensors.len());
+    for t in tensors.iter_mut() {
+        sizes.push(tensor_size(&t.name, &t.dims, t.dtype)?);
+        if t.offset % alignment != 0 {
+            return Err(GgufError::Misaligned {
+                tensor: t.name.clone(),
+                expected: alignment,
+                found: t.offset,
+            });
+        }
+        t.offset = t.offset.saturating_add(data_offset);
+        t.n_bytes = sizes[sizes.len() - 1].unwrap_or(0);
+        if t.offset.checked_add(t.n_bytes).is_none_or(|end| end > file_len) {
+            return Err(GgufError::TensorOutOfFile {
+                tensor: t.name.clone(),
+                offset: t.offset,
+                n_bytes: t.n_bytes,
+                expected: file_len,
+            });
+        }
+    }
+
+    // By start, empty tensors before the one that starts at the same place.
+    let mut order: Vec<usize> = (0..tensors.len()).collect();
+    order.sort_by_key(|&i| (tensors[i].offset, sizes[i].unwrap_or(u64::MAX), i));
+    for (pos, &i) in order.iter().enumerate() {
+        let next = order.get(pos + 1).copied();
+        let limit = next.map_or(file_len, |n| tensors[n].offset);
+        if sizes[i].is_none() {
+            tensors[i].n_bytes = limit - tensors[i].offset;
+        }
+        let end = tensors[i].offset + tensors[i].n_bytes;
+        let shares = end > limit || (sizes[i].is_none() && limit == tensors[i].offset && next.is_some());
+        if let Some(n) = next.filter(|_| shares) {
+            return Err(GgufError::TensorOverlap {
+                first: tensors[i].name.clone(),
+                tensor: tensors[n].name.clone(),
+                expected: end,
+                found: limit,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// "metadata key ..." as the description of what is being read.
+struct Of<'a>(&'a str);
+
+impl std::fmt::Display for Of<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the value of metadata key \"{}\"", self.0)
+    }
+}
+
+fn value(c: &mut Cursor<'_>, key: &str, value_type: u32, type_offset: u64) -> Result<Value, GgufError> {
+    let of = &Of(key);
+    Ok(match value_type {
+        type_id::U8 => Value::U8(c.array::<1>(of)?[0]),
+        type_id::I8 => Value::I8(i8::from_le_bytes(c.array(of)?)),
+        type_id::U16 => Value::U16(u16::from_le_bytes(c.array(of)?)),
+        type_id::I16 => Value::I16(i16::from_le_bytes(c.array(of)?)),
+        type_id::U32 => Value::U32(c.u32(of)?),
+        type_id::I32 => Value::I32(i32::from_le_bytes(c.array(of)?)),
+        type_id::F32 => Value::F32(f32::from_le_bytes(c.array(of)?)),
+        type_id::BOOL => {
+            let offset = c.pos;
+            Value::Bool(boolean(key, offset, c.array::<1>(of)?[0])?)
+        }
+        type_id::STRING => Value::String(c.string(of, MAX_STRING_BYTES)?.to_owned()),
+        type_id::ARRAY => Value::Array(array(c, key, 1)?),
+        type_id::U64 => Value::U64(c.u64(of)?),
+        type_id::I64 => Value::I64(i64::from_le_bytes(c.array(of)?)),
+        type_id::F64 => Value::F64(f64::from_le_bytes(c.array(of)?)),
+        found => return Err(GgufError::UnknownValueType { key: key.to_owned(), offset: type_offset, found }),
+    })
+}
+
+fn boolean(key: &str, offset: u64, byte: u8) -> Result<bool, GgufError> {
+    match byte {
+        0 => Ok(false),
+        1 => Ok(true),
+        found => Err(GgufError::BadBool { key: key.to_owned(), offset, found }),
+    }
+}
+
+/// Reads an array: element type, count, elements. `depth` is 1 for an array that is not inside another.
+fn array(c: &mut Cursor<'_>, key: &str, depth: u32) -> Result<Array, GgufError> {
+    let of = &Of(key);
+    let type_offset = c.pos;
+    let element_type = c.u32(of)?;
+    let n = c.u64(of)?;
+    macro_rules! numbers {
+        ($variant:ident, $t:ty) => {
+            Array::$variant(c.numbers(of, n, <$t>::from_le_bytes)?)
+        };
+    }
+    Ok(match element_type {
+        type_id::U8 => numbers!(U8, u8),
+        type_id::I8 => numbers!(I8, i8),
+        type_id::U16 => numbers!(U16, u16),
+        type_id::I16 => numbers!(I16, i16),
+        type_id::U32 => numbers!(U32, u32),
+        type_id::I32 => numbers!(I32, i32),
+        type_id::F32 => numbers!(F32, f32),
+        type_id::U64 => numbers!(U64, u64),
+        type_id::I64 => numbers!(I64, i64),
+        type_id::F64 => numbers!(F64, f64),
+        type_id::BOOL => {
+            let start = c.pos;
+            let bytes = c.take(of, n)?;
+            let flags = bytes.iter().enumerate().map(|(i, &b)| boolean(key, start + i as u64, b));
+            Array::Bool(flags.collect::<Result<_, _>>()?)
+        }
+        type_id::STRING => {
+            c.check_count(of, n, MIN_STRING_BYTES)?;
+            let mut strings = StrArray::with_capacity(n as usize);
+            for _ in 0..n {
+                strings.push(c.string(of, MAX_STRING_BYTES)?);
+            }
+            Array::Str(strings)
+        }
+        type_id::ARRAY => {
+            if depth == MAX_ARRAY_DEPTH {
+                return Err(GgufError::Limit {
+                    what: format!("the nesting of arrays in {of}"),
+                    offset: type_offset,
+                    expected: MAX_ARRAY_DEPTH.into(),
+                    found: u64::from(depth) + 1,
+                });
+            }
+            c.check_count(of, n, MIN_ARRAY_BYTES)?;
+            let mut arrays = Vec::new();
+            for _ in 0..n {
+                arrays.push(array(c, key, depth + 1)?);
+            }
+            Array::Array(arrays)
+        }
+        found => return Err(GgufError::UnknownValueType { key: key.to_owned(), offset: type_offset, found }),
+    })
+}
+
+/// A position in the file; every read is checked against the bytes left.
+struct Cursor<'a> {
+    bytes: &'a [u8],
+    pos: u64,
+}
+
+impl<'a> Cursor<'a> {
+    fn left(&self) -> u64 {
+        self.bytes.len() as u64 - self.pos
+    }
+
+    fn truncated(&self, what: &dyn std::fmt::Display, expected: u64) -> GgufError {
+        GgufError::Truncated { what: what.to_string(), offset: self.pos, expected, found: self.left() }
+    }
+
+    /// Refuses a count of things that take at least `min_bytes` each when the file is too short for them.
+    fn check_count(&self, what: &dyn std::fmt::Display, n: u64, min_bytes: u64) -> Result<(), GgufError> {
+        let expected = n.saturating_mul(min_bytes);
+        if expected > self.left() { Err(self.truncated(what, expected)) } else { Ok(()) }
+    }
+
+    fn take(&mut self, what: &dyn std::fmt::Display, n: u64) -> Result<&'a [u8], GgufError> {
+        self.check_count(what, n, 1)?;
+        let start = self.pos as usize;
+        self.pos += n;
+        Ok(&self.bytes[start..self.pos as usize])
+    }
+
+    fn array<const N: usize>(&mut self, what: &dyn std::fmt::Display) -> Result<[u8; N], GgufError> {
+        let bytes = self.take(what, N as u64)?;
+        Ok(bytes.try_into().expect("take returns as many bytes as asked for"))
+    }
+
+    fn u32(&mut self, what: &dyn std::fmt::Display) -> Result<u32, GgufError> {
+        self.array(what).map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self, what: &dyn std::fmt::Display) -> Result<u64, GgufError> {
+        self.array(what).map(u64::from_le_bytes)
+    }
+
+    fn string(&mut self, what: &dyn std::fmt::Display, max_bytes: u64) -> Result<&'a str, GgufError> {
+        let at = self.pos;
+        let n = self.u64(what)?;
+        if n > max_bytes {
+            let what = format!("the length of {what}");
+            return Err(GgufError::Limit { what, offset: at, expected: max_bytes, found: n });
+        }
+        let offset = self.pos;
+        let bytes = self.take(what, n)?;
+        std::str::from_utf8(bytes).map_err(|_| GgufError::NotUtf8 { what: what.to_string(), offset })
+    }
+
+    /// Reads `n` numbers of `N` bytes each.
+    fn numbers<T, const N: usize>(
+        &mut self,
+        what: &dyn std::fmt::Display,
+        n: u64,
+        convert: fn([u8; N]) -> T,
+    ) -> Result<Vec<T>, GgufError> {
+        self.check_count(what, n, N as u64)?;
+        let bytes = self.take(what, n * N as u64)?;
+        Ok(bytes.as_chunks::<N>().0.iter().map(|&b| convert(b)).collect())
+    }
+}
