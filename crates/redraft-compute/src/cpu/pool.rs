@@ -322,6 +322,13 @@ impl<T> Tile<'_, T> {
         // made once, and `&mut self` allows one row at a time; the slice outlives `'a`.
         unsafe { std::slice::from_raw_parts_mut(self.base.wrapping_add(r * self.stride), self.cols) }
     }
+
+    /// All rows of a tile as wide as the output.
+    pub(crate) fn whole(&mut self) -> &mut [T] {
+        assert_eq!(self.cols, self.stride, "the tile is as wide as the output");
+        // SAFETY: as in `row_mut`; rows of full width follow each other without gaps.
+        unsafe { std::slice::from_raw_parts_mut(self.base, self.rows * self.stride) }
+    }
 }
 
 #[cfg(test)]

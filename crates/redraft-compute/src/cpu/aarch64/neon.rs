@@ -174,4 +174,4 @@ impl IntLanes for I32s {
     }
 }
 
-crate::cpu::table::level_table!(CpuLevel::Neon, Neon, "neon");
+crate::cpu::table::level_table!(Neon, "neon");

@@ -82,8 +82,10 @@ impl Isa for Avx2 {
     fn transpose(self, rows: &[F32s; LANES], columns: &mut [Row16; LANES]) {
         let (top, bottom) = rows.split_at(8);
         for (rows, at) in [(top, 0), (bottom, 8)] {
-            let low = [0, 1, 2, 3, 4, 5, 6, 7].map(|j| rows[j].0);
-            let high = [0, 1, 2, 3, 4, 5, 6, 7].map(|j| rows[j].1);
+            let (mut low, mut high) = ([rows[0].0; 8], [rows[0].1; 8]);
+            for j in 0..8 {
+                (low[j], high[j]) = (rows[j].0, rows[j].1);
+            }
             transpose8(self, low, &mut columns[..8], at);
             transpose8(self, high, &mut columns[8..], at);
         }
@@ -205,4 +207,4 @@ impl IntLanes for I32s {
     }
 }
 
-crate::cpu::table::level_table!(CpuLevel::Avx2, Avx2, "avx2");
+crate::cpu::table::level_table!(Avx2, "avx2");

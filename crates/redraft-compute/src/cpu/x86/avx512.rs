@@ -159,4 +159,4 @@ impl IntLanes for I32s {
     }
 }
 
-crate::cpu::table::level_table!(CpuLevel::Avx512, Avx512, "avx512f");
+crate::cpu::table::level_table!(Avx512, "avx512f");
