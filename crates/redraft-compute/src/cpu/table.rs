@@ -64,7 +64,8 @@ macro_rules! kernel_list {
             attend = kernels::softmax::attend,
                 (scores: &mut [f32], visible: std::ops::Range<usize>, scale: Option<f32>) -> f32;
             /// Statistics of one row of logits.
-            token_stats = kernels::stats::token_stats, (x: &[f32], u: f32) -> kernels::stats::Stats;
+            token_stats = kernels::stats::token_stats,
+                (x: &[f32], u: f32, tiles: &mut Vec<f32>) -> kernels::stats::Stats;
         }
     };
 }
@@ -106,7 +107,7 @@ macro_rules! level_table {
         use redraft_gguf::Unpacked;
 
         use crate::cpu::kernels;
-        use crate::cpu::table::Table;
+        use crate::cpu::table::{Table, level_functions};
         use crate::op::{Activation, RopeStyle};
 
         crate::cpu::table::kernel_list!(level_functions! $isa, $feature);
