@@ -62,6 +62,11 @@ impl Suite {
         self.cases.is_empty()
     }
 
+    /// Number of cases that must end in an error: overflow, or an id out of range.
+    pub fn errors(&self) -> usize {
+        self.cases.iter().filter(|(_, _, expected)| expected.is_err()).count()
+    }
+
     /// Number of cases for each op, in the order of the suite.
     pub fn counts(&self) -> Vec<(&'static str, usize)> {
         let mut counts: Vec<(&'static str, usize)> = Vec::new();

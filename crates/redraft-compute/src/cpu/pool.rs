@@ -194,7 +194,12 @@ impl Pool {
     ///
     /// # Panics
     /// When the grid does not fit `out`.
-    pub(crate) fn tiles<T: Send>(&self, out: &mut [T], grid: Grid<'_>, f: impl Fn(usize, Tile<'_, T>) + Sync) {
+    pub(crate) fn tiles<T: Send>(
+        &self,
+        out: &mut [T],
+        grid: Grid<'_>,
+        f: impl Fn(usize, Tile<'_, T>) + Sync,
+    ) {
         let Grid { cols, bands, tile_cols } = grid;
         assert!(bands.windows(2).all(|w| w[0] <= w[1]), "row bands are ascending");
         assert!(bands.last().is_none_or(|&end| end * cols <= out.len()), "the grid fits the output");

@@ -115,14 +115,8 @@ fn layer() -> Result<Setup, ComputeError> {
         let (q, k, v) = (b.matmul(x, wq)?, b.matmul(x, wk)?, b.matmul(x, wv)?);
         let q = b.rms_norm(q, None, 1e-6, head_dim)?;
         let k = b.rms_norm(k, None, 1e-6, head_dim)?;
-        let spec = AttentionSpec {
-            cache_layer: Some(0),
-            n_heads: heads,
-            n_kv_heads: 2,
-            head_dim,
-            scale: 0.3,
-            mask,
-        };
+        let spec =
+            AttentionSpec { cache_layer: Some(0), n_heads: heads, n_kv_heads: 2, head_dim, scale: 0.3, mask };
         let y = b.attention([q, k, v], spec)?; // [rows, heads * head_dim]
         b.kv_append(0, k, v)?;
         let y = b.matmul(y, wo)?; // [rows, n]

@@ -31,7 +31,8 @@ pub(super) fn add(list: &mut Vec<Case>) {
         push(list, "Glu", format!("{act:?} far out"), move || glu(act, 100, Spread::Times(300)));
     }
     for style in [RopeStyle::Neox, RopeStyle::Interleaved] {
-        for (head_dim, n_rot) in [(2, 2), (8, 4), (16, 16), (34, 34), (64, 30), (80, 64), (256, 256), (6, 0)] {
+        for (head_dim, n_rot) in [(2, 2), (8, 4), (16, 16), (34, 34), (64, 30), (80, 64), (256, 256), (6, 0)]
+        {
             let name = format!("{style:?}, {n_rot} of {head_dim} channels");
             push(list, "Rope", name, move || rope(style, head_dim, n_rot));
         }
@@ -115,7 +116,8 @@ fn pair(
 
 fn glu(act: Activation, cols: usize, spread: Spread) -> Result<Setup, ComputeError> {
     let mut noise = Noise(14);
-    let inputs = vec![Data::Real(noise.reals(3 * cols, spread)), Data::Real(noise.reals(3 * cols, Spread::Unit))];
+    let inputs =
+        vec![Data::Real(noise.reals(3 * cols, spread)), Data::Real(noise.reals(3 * cols, Spread::Unit))];
     pair(inputs, cols, move |b, x, y| b.glu(x, y, act))
 }
 

@@ -44,8 +44,7 @@ struct Source<'a> {
 
 impl<'a> Source<'a> {
     fn row(&self, key: usize) -> &'a [f32] {
-        let (x, row) =
-            if key < self.n_past { (self.past, key) } else { (self.new, key - self.n_past) };
+        let (x, row) = if key < self.n_past { (self.past, key) } else { (self.new, key - self.n_past) };
         &x[row * self.width + self.at..][..self.head_dim]
     }
 }

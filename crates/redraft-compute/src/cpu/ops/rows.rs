@@ -123,11 +123,8 @@ pub(crate) fn moe_route(cpu: &mut Cpu, o: &op::MoeRoute, cx: &mut Cx<'_>) -> Res
     let (mut probs, mut ids, mut weights) =
         (cx.take_real(o.probs), cx.take_int(o.ids), cx.take_real(o.weights));
     let (logits, n, k) = (cx.real(o.logits), o.logits.cols(), o.top_k);
-    let mut rows: Vec<_> = probs
-        .chunks_exact_mut(n)
-        .zip(ids.chunks_exact_mut(k))
-        .zip(weights.chunks_exact_mut(k))
-        .collect();
+    let mut rows: Vec<_> =
+        probs.chunks_exact_mut(n).zip(ids.chunks_exact_mut(k)).zip(weights.chunks_exact_mut(k)).collect();
     cpu.pool.items(&mut rows, |_, t, ((probs, ids), weights)| {
         (cpu.table.softmax)(&logits[t * n..][..n], probs);
         choose(probs, o.renormalize, factors.as_deref(), ids, weights);
