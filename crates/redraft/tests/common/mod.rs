@@ -10,16 +10,16 @@ use redraft::gguf::{DType, Gguf, GgufWriter, codec};
 use redraft::trace::TraceFile;
 use redraft::{LoadOptions, Model};
 
-pub fn testdata() -> PathBuf {
+pub(crate) fn testdata() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata")
 }
 
-pub fn oracle_model(file: &str) -> PathBuf {
+pub(crate) fn oracle_model(file: &str) -> PathBuf {
     testdata().join("oracle/models").join(file)
 }
 
 /// All goldens of DiffusionGemma: name without extension, and content.
-pub fn oracle_cases() -> Vec<(String, TraceFile)> {
+pub(crate) fn oracle_cases() -> Vec<(String, TraceFile)> {
     let dir = testdata().join("oracle/cases");
     let mut paths: Vec<PathBuf> = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).collect();
     paths.sort();
@@ -27,12 +27,12 @@ pub fn oracle_cases() -> Vec<(String, TraceFile)> {
     paths.iter().map(case).collect()
 }
 
-pub fn open(file: &str, options: &LoadOptions) -> Model {
+pub(crate) fn open(file: &str, options: &LoadOptions) -> Model {
     Model::open(&oracle_model(file), options).unwrap_or_else(|e| panic!("{file}: {e}"))
 }
 
 /// The file with every F32, F16 or BF16 matrix in another float type; vectors and the router stay F32.
-pub fn expand(file: &str, dtype: DType) -> Gguf {
+pub(crate) fn expand(file: &str, dtype: DType) -> Gguf {
     let g = Gguf::open(&oracle_model(file), &Default::default()).unwrap();
     let converted: Vec<_> = g
         .tensors()
@@ -60,7 +60,7 @@ pub fn expand(file: &str, dtype: DType) -> Gguf {
 
 /// Takes the f32 logits of a pass.
 #[derive(Default)]
-pub struct LogitsSink(pub Vec<f32>);
+pub(crate) struct LogitsSink(pub(crate) Vec<f32>);
 
 impl TapSink for LogitsSink {
     fn wants(&self, key: TapKey) -> bool {
