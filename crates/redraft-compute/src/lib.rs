@@ -13,6 +13,7 @@ mod check;
 pub mod cpu;
 pub mod error;
 mod host;
+pub mod math;
 pub mod op;
 pub mod program;
 pub mod reference;
