@@ -1,9 +1,13 @@
 use std::collections::HashSet;
 use std::fs;
+use std::sync::LazyLock;
 
 use redraft_gguf::{Gguf, OpenOptions, TensorInfo, codec};
 
 use super::*;
+
+/// Made once: a vocabulary takes a moment.
+static LARGE: LazyLock<Plan> = LazyLock::new(diffusion_gemma_26b);
 
 fn file_type(name: &str) -> &'static FileType {
     FileType::from_name(name).unwrap()
@@ -44,7 +48,7 @@ fn mean_and_std(x: &[f32]) -> (f64, f64) {
 
 #[test]
 fn q4_k_m_of_the_26b_has_the_published_block_types() {
-    let plan = diffusion_gemma_26b();
+    let plan = &*LARGE;
     assert_eq!(plan.tensors.len(), 692);
     let count = |dtype| plan.tensors.iter().filter(|t| file_type("q4_k_m").dtype(t) == dtype).count();
     let counts = [DType::F32, DType::Q4_K, DType::Q6_K, DType::Q5_0, DType::Q8_0].map(count);
@@ -53,7 +57,7 @@ fn q4_k_m_of_the_26b_has_the_published_block_types() {
 
 #[test]
 fn the_length_of_a_file_is_known_before_it_is_written() {
-    let plan = diffusion_gemma_26b();
+    let plan = &*LARGE;
     for (name, gb) in [("q4_k_m", 16.8), ("q8_0", 26.9), ("bf16", 50.5), ("f16", 50.5), ("f32", 101.0)] {
         let found = plan.file_bytes(file_type(name)).unwrap() as f64 / 1e9;
         assert!((found - gb).abs() < 0.1, "{name}: expected about {gb} GB, found {found}");
@@ -62,7 +66,7 @@ fn the_length_of_a_file_is_known_before_it_is_written() {
 
 #[test]
 fn tensors_of_the_26b_have_the_published_shapes() {
-    let plan = diffusion_gemma_26b();
+    let plan = &*LARGE;
     let (n, v) = (2816, 262_144);
     let cases: &[(&str, &[u64])] = &[
         ("token_embd.weight", &[n, v]),
@@ -113,7 +117,7 @@ fn tensors_of_the_26b_have_the_published_shapes() {
 
 #[test]
 fn metadata_of_the_26b_are_the_published_ones() {
-    let m = diffusion_gemma_26b().metadata;
+    let m = &LARGE.metadata;
     let key = |name: &str| format!("diffusion-gemma.{name}");
     let mut heads = vec![8; 30];
     (5..30).step_by(6).for_each(|i| heads[i] = 2);
@@ -225,7 +229,7 @@ fn no_code_of_q8_0_is_minus_128() {
 
 #[test]
 fn vocabularies_are_complete_and_consistent() {
-    for (plan, n) in [(diffusion_gemma_26b(), 262_144), (diffusion_gemma_tiny(), 2048)] {
+    for (plan, n) in [(&*LARGE, 262_144), (&diffusion_gemma_tiny(), 2048)] {
         let m = &plan.metadata;
         let tokens = m.str_array("tokenizer.ggml.tokens").unwrap();
         let types = m.i32_array("tokenizer.ggml.token_type").unwrap();

@@ -1,11 +1,8 @@
 //! A made-up vocabulary of the kind and size of Gemma's: byte-pair encoding on characters, with bytes for
 //! what has no token.
 //!
-//! Special tokens stand where they stand in the real vocabulary; the words are made by joining earlier
-//! tokens, frequent English letters more often than rare ones, so that English text is split into pieces of
-//! two or three letters.
-
-use std::collections::HashSet;
+//! Special tokens stand where they stand in the real vocabulary. The words are strings of letters, those of
+//! frequent English letters first, so that English text is split into pieces of a few letters.
 
 use redraft_gguf::{Array, Metadata, StrArray};
 
@@ -15,7 +12,7 @@ const USER_DEFINED: i32 = 4;
 const BYTE: i32 = 6;
 
 /// A space as a token has it.
-const SPACE: char = '\u{2581}';
+const SPACE: &str = "\u{2581}";
 
 /// Tokens with a meaning, in front of everything else; the ids between them are unused tokens.
 const SPECIAL: &[(usize, &str, i32)] = &[
@@ -45,9 +42,6 @@ const N_SPECIAL: usize = 107;
 /// The longest run of line breaks or spaces that is a token.
 const LONGEST_RUN: usize = 31;
 
-/// The longest word, in characters.
-const LONGEST_WORD: usize = 12;
-
 /// Characters with a token of their own, most useful first; at most an eighth of the vocabulary.
 const CHARS: &[(char, char)] = &[
     ('!', '~'),
@@ -70,6 +64,10 @@ const CHARS: &[(char, char)] = &[
 
 /// Letters of English text, the most frequent first.
 const LETTERS: &str = "etaoinshrdlcumwfgypbvkjxqz";
+
+/// The weight of the first of [`LETTERS`]; each next one weighs one more. Words are made in the order of their
+/// weights, so this balances short words of rare letters against long words of frequent ones.
+const LETTER_WEIGHT: usize = 10;
 
 /// A short template with the turns of the real one.
 const CHAT_TEMPLATE: &str = "{{ bos_token }}{% for m in messages %}{{ '<|turn>' + \
@@ -100,8 +98,6 @@ struct Vocab {
     tokens: StrArray,
     types: Vec<i32>,
     merges: StrArray,
-    /// The tokens that merges can make or use.
-    known: HashSet<String>,
 }
 
 impl Vocab {
@@ -117,16 +113,18 @@ impl Vocab {
         for b in 0..=255u8 {
             v.push(&format!("<0x{b:02X}>"), BYTE);
         }
-        for c in ["\n".to_owned(), SPACE.to_string()] {
-            v.known.insert(c.clone());
-            v.push(&c, NORMAL);
-            (2..=LONGEST_RUN).for_each(|len| v.word(c.repeat(len)));
+        for c in ["\n", SPACE] {
+            v.push(c, NORMAL);
+            (2..=LONGEST_RUN).for_each(|len| v.word(&c.repeat(len)));
         }
         for c in CHARS.iter().flat_map(|&(first, last)| first..=last).take(n / 8) {
-            v.known.insert(c.to_string());
-            v.push(&c.to_string(), NORMAL);
+            v.push(c.encode_utf8(&mut [0; 4]), NORMAL);
         }
-        v.words(n);
+        let mut weight = LETTER_WEIGHT;
+        while v.types.len() < n {
+            v.words(weight, &mut SPACE.to_owned(), n);
+            weight += 1;
+        }
         v
     }
 
@@ -135,48 +133,39 @@ impl Vocab {
         self.types.push(kind);
     }
 
-    /// Adds a token that consists of two known ones, with every merge that makes it.
-    fn word(&mut self, text: String) {
-        for (at, _) in text.char_indices().skip(1) {
+    /// Adds a token with the merges that take its first or its last character off; twice as many merges as
+    /// words is what real vocabularies have. All parts of the word are tokens already.
+    fn word(&mut self, text: &str) {
+        let first = text.chars().next().map_or(0, char::len_utf8);
+        let last = text.char_indices().next_back().map_or(0, |(at, _)| at);
+        for at in [last, first] {
             let (left, right) = text.split_at(at);
-            if self.known.contains(left) && self.known.contains(right) {
-                self.merges.push(&format!("{left} {right}"));
+            self.merges.push(&format!("{left} {right}"));
+            if first == last {
+                break;
             }
         }
-        self.push(&text, NORMAL);
-        self.known.insert(text);
+        self.push(text, NORMAL);
     }
 
-    /// Fills the vocabulary up to `n` tokens with words.
-    fn words(&mut self, n: usize) {
-        let letters = LETTERS.chars().map(String::from).collect::<Vec<_>>();
-        // Pairs of letters, then the same at the start of a word.
-        let pairs = letters.iter().flat_map(|a| letters.iter().map(move |b| format!("{a}{b}")));
-        let inner = letters.iter().cloned().chain(pairs).collect::<Vec<_>>();
-        let starts = inner.iter().map(|w| format!("{SPACE}{w}"));
-        let mut all = inner.iter().cloned().chain(starts).collect::<Vec<_>>();
-        let made = |w: &&String| w.chars().nth(1).is_some();
-        for w in all.iter().filter(made) {
-            if self.types.len() < n {
-                self.word(w.clone());
+    /// Adds all words that continue `start`, a space and letters, with letters of that weight together: as they
+    /// are inside a text word, then as they begin one.
+    fn words(&mut self, weight: usize, start: &mut String, n: usize) {
+        for (letter, w) in LETTERS.chars().zip(LETTER_WEIGHT..=weight) {
+            start.push(letter);
+            if w < weight {
+                self.words(weight - w, start, n);
+            } else {
+                let inner = &start[SPACE.len()..];
+                // Single letters are characters.
+                if inner.len() > 1 && self.types.len() < n {
+                    self.word(inner);
+                }
+                if self.types.len() < n {
+                    self.word(start);
+                }
             }
-        }
-        // Then whatever two earlier ones give; early ones are short and frequent, and chosen more often.
-        let mut state = 1u64;
-        let mut pick = |len: usize| {
-            // Knuth's MMIX generator; its high bits are good enough to choose words.
-            let mut draw = || {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                (state >> 33) as usize % len
-            };
-            draw().min(draw()).min(draw())
-        };
-        while self.types.len() < n {
-            let text = format!("{}{}", all[pick(all.len())], inner[pick(inner.len())]);
-            if text.chars().count() <= LONGEST_WORD && !self.known.contains(&text) {
-                self.word(text.clone());
-                all.push(text);
-            }
+            start.pop();
         }
     }
 }
