@@ -17,6 +17,7 @@ pub mod math;
 pub mod op;
 pub mod program;
 pub mod reference;
+pub mod rng;
 pub mod value;
 pub mod weight;
 
