@@ -9,8 +9,8 @@ use redraft_gguf::{DType, f16_to_f32, f32_to_bf16, f32_to_f16};
 use super::{Fill, TensorPlan};
 
 /// 64 random bits for each counter: splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
-/// generators", 2014), whose state is its counter. Five times as fast as Philox in 64-bit code without vector
-/// instructions, and there is nothing here that could tell the two apart.
+/// generators", 2014), whose state is its counter. Three times as fast as Philox, and nothing here could tell the two
+/// apart.
 #[derive(Debug, Clone, Copy)]
 struct Words {
     key: u64,
