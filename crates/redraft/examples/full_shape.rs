@@ -53,11 +53,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Prints the time since `start` and the largest amount of memory that the process has had in RAM.
+/// Prints the time since `start`, the most memory that the process has had in RAM so far, pages of the mapped
+/// file among it, and how much of what it has now is its own.
 fn report(what: &str, start: Instant) {
     let took = start.elapsed().as_secs_f64();
-    // Linux only; elsewhere the line ends here.
+    // Linux only; elsewhere the numbers are unknown.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let peak = status.lines().find_map(|l| l.strip_prefix("VmHWM:")).unwrap_or(" unknown").trim();
-    println!("{what}: {took:.2} s, peak RSS {peak}");
+    let line = |key| status.lines().find_map(|l| l.strip_prefix(key)).unwrap_or("unknown").trim();
+    println!("{what}: {took:.2} s, peak RSS {}, own memory {}", line("VmHWM:"), line("RssAnon:"));
 }

@@ -1,16 +1,16 @@
 //! Random blocks: bits from a counter-based generator, under scales that give a standard deviation.
 //!
 //! Each block is a function of (seed, tensor, block), so parts of a tensor can be made in any order and on
-//! any thread. Random codes are spread evenly over their range; where that leaves the mean beside zero, a minimum
-//! in the middle or scales of random sign bring it back.
+//! any thread. Random codes are spread evenly over their range; where that leaves the mean beside zero, a
+//! minimum in the middle or scales of random sign bring it back.
 
 use redraft_gguf::{DType, f16_to_f32, f32_to_bf16, f32_to_f16};
 
 use super::{Fill, TensorPlan};
 
 /// 64 random bits for each counter: splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
-/// generators", 2014), whose state is its counter. Three times as fast as Philox, and nothing here could tell the two
-/// apart.
+/// generators", 2014), whose state is its counter. Three times as fast as Philox, and nothing here could tell
+/// the two apart.
 #[derive(Debug, Clone, Copy)]
 struct Words {
     key: u64,
