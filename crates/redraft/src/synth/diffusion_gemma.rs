@@ -140,8 +140,9 @@ fn metadata(s: &Sizes) -> Metadata {
     m
 }
 
-/// Collects tensors with the fills that keep a model of random weights alive: each branch adds about as much
-/// as the residual stream holds, scores and router logits differ by a few units, and so do the logits.
+/// Collects tensors with the fills that keep a model of random weights alive: no branch drowns in the residual
+/// stream, scores, router logits and logits differ by a few units, and positions stay apart, so that a canvas
+/// is spread over nearly all experts.
 struct Tensors(Vec<TensorPlan>);
 
 impl Tensors {
@@ -190,10 +191,11 @@ fn tensors(s: &Sizes) -> Vec<TensorPlan> {
         }
         t.matrix(b("attn_output.weight"), &[s.n_heads * d, n], Role::Matrix, 1.0);
         // Scores are products of two normed vectors of d elements, not divided by sqrt(d).
-        let qk = 1.5 / (d as f32).sqrt().sqrt();
+        let qk = 2.0 / (d as f32).sqrt().sqrt();
         t.vector(b("attn_q_norm.weight"), d, qk);
         t.vector(b("attn_k_norm.weight"), d, qk);
-        t.vector(b("post_attention_norm.weight"), n, 0.7);
+        // Attention makes positions alike; too much of it, and the whole canvas goes to the same experts.
+        t.vector(b("post_attention_norm.weight"), n, 0.4);
         t.add(b("layer_output_scale.weight"), &[1], Role::Float, Fill::Between(0.5, 0.9));
         t.add(b("enc_layer_output_scale.weight"), &[1], Role::Float, Fill::Between(0.5, 0.9));
         t.vector(b("ffn_norm.weight"), n, 1.0);
