@@ -14,11 +14,18 @@ pub(super) const SPEC: ArchSpec = ArchSpec {
     name: "diffusion-gemma",
     about: "DiffusionGemma: causal prompt, bidirectional canvas, dense plus routed experts",
     load,
-    presets: &[Preset {
-        name: "diffusion-gemma-26b-a4b",
-        about: "DiffusionGemma 26B-A4B: 30 layers, 128 experts of which 8 are used, canvas 256",
-        build: crate::synth::diffusion_gemma_26b,
-    }],
+    presets: &[
+        Preset {
+            name: "diffusion-gemma-26b-a4b",
+            about: "DiffusionGemma 26B-A4B: 30 layers, 128 experts of which 8 are used, canvas 256",
+            build: crate::synth::diffusion_gemma_26b,
+        },
+        Preset {
+            name: "tiny",
+            about: "DiffusionGemma with 6 layers, 8 experts of which 2 are used, canvas 32, for tests",
+            build: crate::synth::diffusion_gemma_tiny,
+        },
+    ],
 };
 
 /// Width of a canvas where the file does not say (the model card's).
