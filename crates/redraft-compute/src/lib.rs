@@ -10,6 +10,7 @@
 
 pub mod backend;
 mod check;
+pub mod conformance;
 pub mod cpu;
 pub mod error;
 mod host;
