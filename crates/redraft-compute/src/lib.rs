@@ -10,6 +10,7 @@
 
 pub mod backend;
 mod check;
+pub mod conformance;
 pub mod cpu;
 pub mod error;
 mod host;
@@ -17,6 +18,7 @@ pub mod math;
 pub mod op;
 pub mod program;
 pub mod reference;
+pub mod rng;
 pub mod value;
 pub mod weight;
 

@@ -6,7 +6,7 @@ use super::lanes::{IntLanes, Lanes};
 use super::recip::recip;
 
 /// `2 sqrt(2/pi)`, and that times 0.044715 (Hendrycks and Gimpel), each rounded once from f64.
-const GELU_1: f32 = 1.595_769_1;
+const GELU_1: f32 = 1.595_769_2;
 /// See [`GELU_1`].
 const GELU_3: f32 = 7.135_481_4e-2;
 

@@ -11,6 +11,7 @@
 pub mod activation;
 pub mod exp;
 pub mod flush;
+pub mod host;
 pub mod lanes;
 pub mod log;
 pub mod recip;
@@ -21,6 +22,7 @@ pub mod tanh;
 pub use activation::{gelu_tanh, sigmoid, silu};
 pub use exp::exp;
 pub use flush::flush;
+pub use host::rope_table;
 pub use lanes::{IntLanes, Lanes};
 pub use log::log;
 pub use recip::recip;
