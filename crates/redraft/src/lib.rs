@@ -1,1 +1,4 @@
 //! Engine for text-diffusion language models.
+
+pub mod chat;
+pub mod tokenizer;
