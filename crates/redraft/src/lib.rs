@@ -1,1 +1,21 @@
-//! Engine for text-diffusion language models.
+//! Engine for text-diffusion language models: models that write a whole block of text (a *canvas*) at once
+//! and refine it over a few denoising steps.
+
+pub mod arch;
+pub mod chat;
+pub mod convert;
+mod embedded;
+pub mod engine;
+pub mod error;
+mod layers;
+pub mod model;
+pub mod sampler;
+pub mod synth;
+pub mod tokenizer;
+pub mod trace;
+pub mod weights;
+
+pub use error::Error;
+pub use model::{LoadOptions, Model};
+pub use redraft_compute as compute;
+pub use redraft_gguf as gguf;

@@ -1,0 +1,196 @@
+//! Architectures: one file each, and the list [`ARCHS`].
+
+mod diffusion_gemma;
+
+use redraft_compute::{ComputeError, KvLayout, ProgramBuilder, Val};
+use redraft_gguf::{Gguf, Metadata};
+
+use crate::Error;
+use crate::layers::Rotary;
+use crate::weights::WeightLoader;
+
+/// What the engine needs to know of a model before it runs it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Shape {
+    /// Layers.
+    pub n_layers: usize,
+    /// Model width.
+    pub d_model: usize,
+    /// Vocabulary size (rows of the embedding table).
+    pub vocab_len: usize,
+    /// Longest sequence.
+    pub context_len: usize,
+    /// Tokens that are denoised together.
+    pub canvas_len: usize,
+    /// Key-value cache of a sequence.
+    pub kv: KvLayout,
+    /// Whether the model can be told its previous prediction.
+    pub self_conditioning: bool,
+}
+
+/// An architecture with its hyper-parameters and weights: turns a pass into ops.
+pub trait Arch: Send + Sync {
+    /// Sizes.
+    fn shape(&self) -> &Shape;
+
+    /// Values of the inputs that depend on positions only (RoPE tables), in the order in which
+    /// [`prompt`](Self::prompt) and [`canvas`](Self::canvas) declare them.
+    fn position_inputs(&self, n_past: usize, rows: usize) -> Vec<Vec<f64>>;
+
+    /// Causal pass over prompt tokens or a committed canvas: extends the KV cache, returns the hidden state
+    /// of the last layer `[T, d_model]`.
+    fn prompt(&self, b: &mut ProgramBuilder, ids: Val) -> Result<Val, ComputeError>;
+
+    /// Final norm of a hidden state, tapped as `result_norm`.
+    fn result_norm(&self, b: &mut ProgramBuilder, hidden: Val) -> Result<Val, ComputeError>;
+
+    /// Bidirectional pass over a canvas. `prev`: the processed logits of the step before, `[T, V]`. Returns
+    /// the logits `[T, V]`.
+    fn canvas(&self, b: &mut ProgramBuilder, ids: Val, prev: Option<Val>) -> Result<Val, ComputeError>;
+}
+
+/// One entry of [`ARCHS`].
+pub struct ArchSpec {
+    /// `general.architecture`.
+    pub name: &'static str,
+    /// One line for listings.
+    pub about: &'static str,
+    /// Reads hyper-parameters and weights.
+    pub load: fn(&Gguf, &mut WeightLoader<'_>, &mut Vec<String>) -> Result<Box<dyn Arch>, Error>,
+    /// Shapes of well-known models, for `redraft synth`.
+    pub presets: &'static [Preset],
+}
+
+/// The shape of a well-known model: metadata and tensors, without weights.
+pub struct Preset {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// One line for listings.
+    pub about: &'static str,
+    /// Builds the description.
+    pub build: fn() -> crate::synth::Plan,
+}
+
+/// All architectures.
+pub static ARCHS: &[ArchSpec] = &[diffusion_gemma::SPEC];
+
+/// The architecture of a file.
+///
+/// # Errors
+/// [`Error::UnknownArch`] with the names that exist, or the error of a missing key.
+pub fn arch_of(meta: &Metadata) -> Result<&'static ArchSpec, Error> {
+    let found = meta.str("general.architecture")?;
+    ARCHS.iter().find(|a| a.name == found).ok_or_else(|| Error::UnknownArch {
+        found: found.to_string(),
+        known: ARCHS.iter().map(|a| a.name).collect::<Vec<_>>().join(", "),
+    })
+}
+
+/// Vocabulary size: the rows of the embedding table.
+pub(crate) fn vocab_len(gguf: &Gguf) -> Result<usize, Error> {
+    let name = "token_embd.weight";
+    let problem = |p: String| Error::Weights { problems: vec![format!("{name}: {p}")] };
+    let t = gguf.tensor(name).ok_or_else(|| problem("missing".into()))?;
+    match t.dims[..] {
+        // Ids travel as i32.
+        [_, v] if (1..=i32::MAX as u64).contains(&v) => Ok(v as usize),
+        _ => Err(problem(format!("expected the shape [embedding_length, vocabulary], found {:?}", t.dims))),
+    }
+}
+
+/// Tokens of a canvas: `diffusion.canvas_length`, or the model card's number with a note.
+pub(crate) fn canvas_len(meta: &Metadata, card: usize, notes: &mut Vec<String>) -> Result<usize, Error> {
+    let key = "diffusion.canvas_length";
+    match meta.opt_u64(key)? {
+        Some(n) if (1..=1 << 16).contains(&n) => Ok(n as usize),
+        Some(n) => Err(Error::Hyper { key: key.into(), expected: "1..=65536".into(), found: n.to_string() }),
+        None => {
+            notes.push(format!("the file has no {key}; taking {card}"));
+            Ok(card)
+        }
+    }
+}
+
+/// Hyper-parameters under the prefix of an architecture.
+pub(crate) struct Hyper<'a> {
+    meta: &'a Metadata,
+    arch: &'static str,
+}
+
+impl<'a> Hyper<'a> {
+    pub(crate) fn new(meta: &'a Metadata, arch: &'static str) -> Hyper<'a> {
+        Hyper { meta, arch }
+    }
+
+    pub(crate) fn key(&self, name: &str) -> String {
+        format!("{}.{name}", self.arch)
+    }
+
+    /// A key that is wrong, as an error.
+    pub(crate) fn wrong(&self, name: &str, expected: impl ToString, found: impl ToString) -> Error {
+        Error::Hyper { key: self.key(name), expected: expected.to_string(), found: found.to_string() }
+    }
+
+    /// A size: an integer in `1..=max`.
+    pub(crate) fn size(&self, name: &str, max: usize) -> Result<usize, Error> {
+        let x = self.meta.u64(&self.key(name))?;
+        self.in_range(name, x, max)
+    }
+
+    /// A size that must have one value.
+    pub(crate) fn equal(&self, name: &str, value: usize) -> Result<(), Error> {
+        let found = self.size(name, usize::MAX)?;
+        if found == value { Ok(()) } else { Err(self.wrong(name, value, found)) }
+    }
+
+    /// Query heads must share key-value heads evenly in every layer.
+    pub(crate) fn grouped_heads(&self, heads: &[usize], kv_heads: &[usize]) -> Result<(), Error> {
+        match (0..heads.len()).find(|&i| heads[i] % kv_heads[i] != 0) {
+            None => Ok(()),
+            Some(i) => {
+                let expected = format!("a divisor of the {} query heads of layer {i}", heads[i]);
+                Err(self.wrong("attention.head_count_kv", expected, kv_heads[i]))
+            }
+        }
+    }
+
+    /// A rotary scheme without frequency factors.
+    pub(crate) fn rotary(&self, dims: &str, base: &str, head_dim: usize) -> Result<Rotary, Error> {
+        let n_rot = self.size(dims, head_dim)?;
+        if n_rot % 2 != 0 {
+            return Err(self.wrong(dims, "an even number", n_rot));
+        }
+        Ok(Rotary { base: self.positive(base)?.into(), n_rot, factors: None })
+    }
+
+    fn in_range(&self, name: &str, x: u64, max: usize) -> Result<usize, Error> {
+        match usize::try_from(x) {
+            Ok(x) if (1..=max).contains(&x) => Ok(x),
+            _ => Err(self.wrong(name, format!("1..={max}"), x)),
+        }
+    }
+
+    /// A positive finite number.
+    pub(crate) fn positive(&self, name: &str) -> Result<f32, Error> {
+        let x = self.meta.f32(&self.key(name))?;
+        if x > 0.0 && x.is_finite() { Ok(x) } else { Err(self.wrong(name, "a positive number", x)) }
+    }
+
+    /// A size per layer: one number for all layers, or an array with one entry a layer.
+    pub(crate) fn size_per_layer(&self, name: &str, n: usize, max: usize) -> Result<Vec<usize>, Error> {
+        if !matches!(self.meta.get(&self.key(name)), Some(redraft_gguf::Value::Array(_))) {
+            return Ok(vec![self.size(name, max)?; n]);
+        }
+        let list = self.meta.u32_array(&self.key(name))?;
+        if list.len() != n {
+            return Err(self.wrong(name, format!("{n} entries"), list.len()));
+        }
+        list.into_iter().map(|x| self.in_range(name, x.into(), max)).collect()
+    }
+
+    /// A flag per layer.
+    pub(crate) fn flag_per_layer(&self, name: &str, n: usize) -> Result<Vec<bool>, Error> {
+        let list = self.meta.bool_array(&self.key(name))?;
+        if list.len() == n { Ok(list) } else { Err(self.wrong(name, format!("{n} entries"), list.len())) }
+    }
+}

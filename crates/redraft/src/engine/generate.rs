@@ -1,0 +1,387 @@
+//! The loop over canvases and steps.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use redraft_compute::{TapData, TapKey, Val};
+use sha2::{Digest as _, Sha256};
+
+use super::pass::{CanvasPass, CanvasResult, Previous, TapSink, canvas_pass};
+use super::{Draws, Session};
+use crate::model::hex;
+use crate::sampler::{Decision, Params, Sampler, SamplerSpec, StepView, Stop};
+use crate::{Error, Model};
+
+/// Tokens of an answer where the user does not say.
+const DEFAULT_MAX_TOKENS: usize = 512;
+
+/// What to generate.
+pub struct Request {
+    /// Prompt ids, BOS included.
+    pub prompt: Vec<u32>,
+    /// Tokens of the answer at most; whole canvases are denoised and the output is cut.
+    pub max_tokens: usize,
+    /// Context length; prompt and whole canvases must fit.
+    pub context_len: usize,
+    /// The sampler.
+    pub sampler: &'static SamplerSpec,
+    /// Its parameters.
+    pub params: Params,
+    /// Ids that end the answer.
+    pub end_ids: Vec<u32>,
+    /// Feed the previous prediction back (where the model can).
+    pub self_conditioning: bool,
+    /// Show raw logits in each [`StepEvent`] and digest them.
+    pub full_logits: bool,
+    /// Set from elsewhere to stop between ops.
+    pub interrupt: Option<Arc<AtomicBool>>,
+}
+
+/// `DEFAULT_MAX_TOKENS`, or what the context leaves after the prompt in whole canvases.
+pub fn default_max_tokens(context_len: usize, canvas_len: usize, prompt_len: usize) -> usize {
+    let canvases = context_len.saturating_sub(prompt_len) / canvas_len.max(1);
+    DEFAULT_MAX_TOKENS.min(canvases * canvas_len).max(1)
+}
+
+/// One denoising step, everything about it.
+#[derive(Debug)]
+pub struct StepEvent<'a> {
+    /// Canvas, counted from 0.
+    pub canvas: usize,
+    /// Step in the canvas, counted from 0.
+    pub step: usize,
+    /// Steps of a canvas at most.
+    pub steps_max: usize,
+    /// Tokens in the cache.
+    pub n_prefix: usize,
+    /// Temperature of the step.
+    pub temperature: f64,
+    /// Canvas that went in.
+    pub canvas_in: &'a [u32],
+    /// Uniform numbers that sampled.
+    pub uniform: &'a [f64],
+    /// Fresh noise, for all positions.
+    pub renoise: &'a [u32],
+    /// Argmax, sample and statistics.
+    pub result: &'a CanvasResult,
+    /// What the sampler decided.
+    pub decision: &'a Decision,
+    /// Raw logits `[canvas, V]`, where [`Request::full_logits`] asks for them.
+    pub logits: Option<&'a [f64]>,
+    /// Time since generation began.
+    pub elapsed: Duration,
+}
+
+/// What happens while a model generates.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// Prompt tokens done, of so many.
+    Prompt {
+        /// Tokens in the cache.
+        done: usize,
+        /// Tokens of the prompt.
+        total: usize,
+    },
+    /// A denoising step.
+    Step(StepEvent<'a>),
+    /// A canvas is final.
+    Commit {
+        /// Canvas, counted from 0.
+        canvas: usize,
+        /// What is committed: the argmax of the last step, padded after an end token.
+        ids: &'a [u32],
+        /// Those of `ids` that reach the user: before the end token, and within `max_tokens`.
+        emitted: &'a [u32],
+        /// Why the canvas was done.
+        stop: Stop,
+    },
+}
+
+/// Why an answer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finish {
+    /// An end token within `max_tokens`.
+    Stop,
+    /// `max_tokens`.
+    Length,
+}
+
+/// One canvas, in numbers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CanvasReport {
+    /// Steps taken.
+    pub steps: usize,
+    /// Why it was done.
+    pub stop: Stop,
+    /// Positions accepted in each step.
+    pub accepted_per_step: Vec<usize>,
+}
+
+/// Where the time went.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Timings {
+    /// Passes over the prompt.
+    pub prompt: Duration,
+    /// From the start to the end of the first step.
+    pub first_draft: Duration,
+    /// Denoising steps, sampling included, and the passes over committed canvases.
+    pub denoise: Duration,
+    /// All of it.
+    pub total: Duration,
+}
+
+/// SHA-256 digests in hexadecimal: equal on every bit-exact backend.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Digests {
+    /// Of the emitted ids, u32 little-endian.
+    pub ids: String,
+    /// For the last step of each canvas, per row the f32 bits of maximum, log-sum-exp and entropy and the
+    /// u32 argmax.
+    pub logits: String,
+    /// Of the raw f32 logits of the last step of each canvas, row-major.
+    pub full: Option<String>,
+}
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Generation {
+    /// Emitted ids, without the end token.
+    pub ids: Vec<u32>,
+    /// Committed canvases, padded after an end token.
+    pub committed: Vec<u32>,
+    /// Why it ended.
+    pub finish: Finish,
+    /// The canvases.
+    pub canvases: Vec<CanvasReport>,
+    /// Where the time went.
+    pub timings: Timings,
+    /// Digests.
+    pub digests: Digests,
+    /// Bytes of KV cache at the end.
+    pub kv_bytes: usize,
+}
+
+/// Watches a pass for the raw logits, and for an interruption.
+struct LogitsSink<'a> {
+    interrupt: Option<&'a AtomicBool>,
+    wanted: bool,
+    logits: Vec<f64>,
+}
+
+impl TapSink for LogitsSink<'_> {
+    fn wants(&self, key: TapKey) -> bool {
+        self.wanted && key.name == "logits"
+    }
+
+    fn tap(&mut self, _key: TapKey, _val: Val, data: TapData<'_>) {
+        self.logits.clear();
+        match data {
+            TapData::F32(x) => self.logits.extend(x.iter().map(|&x| f64::from(x))),
+            TapData::F64(x) => self.logits.extend_from_slice(x),
+            TapData::I32(_) => {}
+        }
+    }
+
+    fn interrupted(&self) -> bool {
+        self.interrupt.is_some_and(|i| i.load(Ordering::Relaxed))
+    }
+}
+
+struct Hashes {
+    logits: Sha256,
+    full: Option<Sha256>,
+}
+
+impl Hashes {
+    fn last_step(&mut self, r: &CanvasResult, logits: &[f64]) {
+        for i in 0..r.argmax.len() {
+            for x in [r.max[i], r.lse[i], r.entropy[i]] {
+                self.logits.update(x.to_bits().to_le_bytes());
+            }
+            self.logits.update(r.argmax[i].to_le_bytes());
+        }
+        if let Some(full) = &mut self.full {
+            logits.iter().for_each(|&x| full.update((x as f32).to_bits().to_le_bytes()));
+        }
+    }
+}
+
+/// Generates an answer in `session`, whose cache is reused as far as it matches the prompt.
+///
+/// # Errors
+/// [`Error::ContextOverflow`] before anything is computed; [`Error::Interrupted`] when `on_event` breaks or
+/// the interrupt flag is set; those of the passes.
+pub fn generate(
+    model: &mut Model,
+    session: &mut Session,
+    request: &Request,
+    draws: &dyn Draws,
+    on_event: &mut dyn FnMut(&Event<'_>) -> ControlFlow<()>,
+) -> Result<Generation, Error> {
+    let start = Instant::now();
+    let len = model.shape().canvas_len;
+    let n_canvases = request.max_tokens.div_ceil(len);
+    check_request(request, n_canvases.saturating_mul(len))?;
+    let mut sink = LogitsSink {
+        interrupt: request.interrupt.as_deref(),
+        wanted: request.full_logits,
+        logits: Vec::new(),
+    };
+    let mut flow = ControlFlow::Continue(());
+    session.set_prompt(model, &request.prompt, &mut sink, &mut |done, total| {
+        if flow.is_continue() {
+            flow = on_event(&Event::Prompt { done, total });
+        }
+    })?;
+    let mut timings = Timings { prompt: start.elapsed(), ..Timings::default() };
+    let mut hashes = Hashes { logits: Sha256::new(), full: request.full_logits.then(Sha256::new) };
+    let mut sampler = (request.sampler.create)(&request.params);
+    let mut committed: Vec<u32> = Vec::new();
+    let mut canvases = Vec::new();
+    let mut end = None;
+    for canvas in 0..n_canvases {
+        if flow.is_break() {
+            return Err(Error::Interrupted);
+        }
+        if canvas > 0 {
+            let from = committed.len() - len;
+            session.extend(model, &committed[from..], &mut sink)?;
+        }
+        let mut run = Canvas { model, session, request, draws, sampler: &mut *sampler, canvas, start };
+        let (mut ids, report, first) = run.denoise(&mut sink, &mut hashes, on_event)?;
+        if canvas == 0 {
+            timings.first_draft = first;
+        }
+        if let Some(at) = ids.iter().position(|id| request.end_ids.contains(id)) {
+            let pad = model.tokenizer().pad().unwrap_or(0);
+            ids[at + 1..].fill(pad);
+            end = Some(committed.len() + at);
+        }
+        let emitted = end.unwrap_or(committed.len() + len).min(request.max_tokens);
+        let emitted = &ids[..emitted - committed.len()];
+        flow = on_event(&Event::Commit { canvas, ids: &ids, emitted, stop: report.stop });
+        canvases.push(report);
+        committed.extend_from_slice(&ids);
+        if end.is_some() {
+            break;
+        }
+    }
+    timings.total = start.elapsed();
+    timings.denoise = timings.total.saturating_sub(timings.prompt);
+    let stopped = end.filter(|&e| e <= request.max_tokens);
+    let ids = committed[..stopped.unwrap_or(request.max_tokens.min(committed.len()))].to_vec();
+    let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+    let digests = Digests {
+        ids: hex(&Sha256::digest(&bytes)),
+        logits: hex(&hashes.logits.finalize()),
+        full: hashes.full.map(|h| hex(&h.finalize())),
+    };
+    let finish = if stopped.is_some() { Finish::Stop } else { Finish::Length };
+    let kv_bytes = model.backend.seq_bytes(session.seq())?;
+    Ok(Generation { ids, committed, finish, canvases, timings, digests, kv_bytes })
+}
+
+fn check_request(request: &Request, answer: usize) -> Result<(), Error> {
+    if request.prompt.is_empty() {
+        return Err(Error::Request {
+            what: "prompt".into(),
+            expected: "at least one token".into(),
+            found: "none".into(),
+        });
+    }
+    if request.max_tokens == 0 {
+        return Err(Error::Request {
+            what: "max_tokens".into(),
+            expected: "at least 1".into(),
+            found: "0".into(),
+        });
+    }
+    if request.prompt.len().saturating_add(answer) > request.context_len {
+        return Err(Error::ContextOverflow {
+            prompt: request.prompt.len(),
+            answer,
+            context: request.context_len,
+        });
+    }
+    Ok(())
+}
+
+/// One canvas being denoised.
+struct Canvas<'a> {
+    model: &'a mut Model,
+    session: &'a Session,
+    request: &'a Request,
+    draws: &'a dyn Draws,
+    sampler: &'a mut dyn Sampler,
+    canvas: usize,
+    start: Instant,
+}
+
+impl Canvas<'_> {
+    /// Steps until the sampler stops. Returns the argmax of the last step, the report, and when the first
+    /// step was done.
+    fn denoise(
+        &mut self,
+        sink: &mut LogitsSink<'_>,
+        hashes: &mut Hashes,
+        on_event: &mut dyn FnMut(&Event<'_>) -> ControlFlow<()>,
+    ) -> Result<(Vec<u32>, CanvasReport, Duration), Error> {
+        let len = self.model.shape().canvas_len;
+        let n_prefix = self.session.tokens().len();
+        let feedback = self.request.self_conditioning && self.model.shape().self_conditioning;
+        let mut ids = self.draws.initial(self.canvas, len);
+        let mut accepted_per_step = Vec::new();
+        let mut first_draft = Duration::ZERO;
+        self.sampler.begin();
+        let mut step = 0;
+        loop {
+            let temperature = self.sampler.temperature(step);
+            let uniform = self.draws.uniform(self.canvas, step, len);
+            let previous = if feedback && step > 0 { Previous::Kept } else { Previous::None };
+            let pass = CanvasPass { ids: &ids, previous, sampling: Some((temperature, &uniform)) };
+            let mut result = canvas_pass(self.model, self.session, pass, sink)?;
+            if let Some(sampled) = self.draws.sampled(self.canvas, step) {
+                result.sample = sampled;
+            }
+            let renoise = self.draws.renoise(self.canvas, step, len);
+            let decision = self.sampler.step(StepView {
+                step,
+                argmax: &result.argmax,
+                sample: &result.sample,
+                entropy: &result.entropy,
+                renoise: &renoise,
+            });
+            accepted_per_step.push(decision.accepted.iter().filter(|&&a| a).count());
+            let elapsed = self.start.elapsed();
+            if step == 0 {
+                first_draft = elapsed;
+            }
+            let event = Event::Step(StepEvent {
+                canvas: self.canvas,
+                step,
+                steps_max: self.sampler.max_steps(),
+                n_prefix,
+                temperature,
+                canvas_in: &ids,
+                uniform: &uniform,
+                renoise: &renoise,
+                result: &result,
+                decision: &decision,
+                logits: sink.wanted.then_some(&sink.logits[..]),
+                elapsed,
+            });
+            if on_event(&event).is_break() {
+                return Err(Error::Interrupted);
+            }
+            if let Some(stop) = decision.stop {
+                hashes.last_step(&result, &sink.logits);
+                let report = CanvasReport { steps: step + 1, stop, accepted_per_step };
+                return Ok((result.argmax, report, first_draft));
+            }
+            ids = decision.canvas;
+            step += 1;
+        }
+    }
+}

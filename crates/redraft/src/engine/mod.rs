@@ -1,0 +1,14 @@
+//! From a prompt to committed canvases: passes, draws, steps, stop rules, events.
+
+mod draws;
+mod generate;
+mod pass;
+mod session;
+
+pub use draws::{Draws, Philox};
+pub use generate::{
+    CanvasReport, Digests, Event, Finish, Generation, Request, StepEvent, Timings, default_max_tokens,
+    generate,
+};
+pub use pass::{CanvasPass, CanvasResult, Previous, TapSink, canvas_pass};
+pub use session::Session;

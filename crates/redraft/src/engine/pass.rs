@@ -1,0 +1,200 @@
+//! One forward pass: builds the program, runs it, reads the results.
+
+use redraft_compute::op::Factor;
+use redraft_compute::{
+    InputData, Kind, Observer, Program, ProgramBuilder, SeqId, Slot, TapData, TapKey, Val,
+};
+
+use super::Session;
+use crate::{Error, Model};
+
+/// The processed logits of the step before stay in the backend under this slot.
+const PREVIOUS: Slot = Slot(0);
+
+/// Looks at taps while a pass runs, and may ask it to stop.
+pub trait TapSink {
+    /// Called before the ops run.
+    fn begin(&mut self, _program: &Program) {}
+
+    /// Whether a tap is wanted.
+    fn wants(&self, _key: TapKey) -> bool {
+        false
+    }
+
+    /// A wanted tap.
+    fn tap(&mut self, _key: TapKey, _val: Val, _data: TapData<'_>) {}
+
+    /// Asked between ops; `true` ends the pass with [`Error::Interrupted`].
+    fn interrupted(&self) -> bool {
+        false
+    }
+}
+
+/// The sink that looks at nothing.
+impl TapSink for () {}
+
+/// What a canvas pass is told of the previous prediction.
+#[derive(Debug, Clone, Copy)]
+pub enum Previous<'a> {
+    /// Nothing: the first step, or self-conditioning off.
+    None,
+    /// The processed logits that the last pass of this sequence kept.
+    Kept,
+    /// These, `[canvas, V]`.
+    Given(&'a [f64]),
+}
+
+/// A canvas pass.
+#[derive(Debug, Clone, Copy)]
+pub struct CanvasPass<'a> {
+    /// Token ids, as many as the canvas is long.
+    pub ids: &'a [u32],
+    /// The previous prediction.
+    pub previous: Previous<'a>,
+    /// Temperature and the uniform numbers to sample with; none computes logits only (for taps).
+    pub sampling: Option<(f64, &'a [f64])>,
+}
+
+/// What a pass with sampling computed, per position.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct CanvasResult {
+    /// Most likely ids.
+    pub argmax: Vec<u32>,
+    /// Drawn ids.
+    pub sample: Vec<u32>,
+    /// Largest processed logit.
+    pub max: Vec<f32>,
+    /// Log-sum-exp of the processed logits.
+    pub lse: Vec<f32>,
+    /// Entropy in nats.
+    pub entropy: Vec<f32>,
+}
+
+/// Joins a sink with the outputs of a pass.
+struct Watch<'a> {
+    sink: &'a mut dyn TapSink,
+    result: CanvasResult,
+}
+
+impl Observer for Watch<'_> {
+    fn wants(&self, key: TapKey) -> bool {
+        self.sink.wants(key)
+    }
+
+    fn tap(&mut self, key: TapKey, val: Val, data: TapData<'_>) {
+        self.sink.tap(key, val, data);
+    }
+
+    fn output(&mut self, _index: usize, _val: Val, data: TapData<'_>) {
+        let mut stats = |row: [f32; 3]| {
+            self.result.max.push(row[0]);
+            self.result.lse.push(row[1]);
+            self.result.entropy.push(row[2]);
+        };
+        match data {
+            TapData::F32(x) => x.as_chunks().0.iter().for_each(|&r| stats(r)),
+            TapData::F64(x) => x.as_chunks::<3>().0.iter().for_each(|r| stats(r.map(|x| x as f32))),
+            TapData::I32(x) => {
+                for &[argmax, sample] in x.as_chunks().0 {
+                    // Ids come out of a vocabulary that fits i32.
+                    self.result.argmax.push(argmax as u32);
+                    self.result.sample.push(sample as u32);
+                }
+            }
+        }
+    }
+
+    fn interrupted(&self) -> bool {
+        self.sink.interrupted()
+    }
+}
+
+fn as_input(ids: &[u32], vocab_len: usize, what: &str) -> Result<Vec<i32>, Error> {
+    let id = |&id: &u32| {
+        i32::try_from(id).ok().filter(|_| (id as usize) < vocab_len).ok_or_else(|| Error::Request {
+            what: format!("token id in the {what}"),
+            expected: format!("0..{vocab_len}"),
+            found: id.to_string(),
+        })
+    };
+    ids.iter().map(id).collect()
+}
+
+fn run(
+    model: &mut Model,
+    seq: SeqId,
+    program: &Program,
+    inputs: &[InputData<'_>],
+    sink: &mut dyn TapSink,
+) -> Result<CanvasResult, Error> {
+    sink.begin(program);
+    let mut watch = Watch { sink, result: CanvasResult::default() };
+    match model.backend.run(program, seq, inputs, &mut watch) {
+        Ok(()) => Ok(watch.result),
+        Err(redraft_compute::ComputeError::Interrupted) => Err(Error::Interrupted),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Causal pass over `ids` at positions `n_past..`; extends the cache.
+pub(crate) fn prompt(
+    model: &mut Model,
+    seq: SeqId,
+    n_past: usize,
+    ids: &[u32],
+    sink: &mut dyn TapSink,
+) -> Result<(), Error> {
+    let ids = as_input(ids, model.shape().vocab_len, "prompt")?;
+    let mut b = ProgramBuilder::new(&model.weights, n_past, ids.len());
+    let v = b.input("ids", 1, Kind::Int)?;
+    let hidden = model.arch.prompt(&mut b, v)?;
+    // Nothing reads the final norm of a prompt pass but a trace.
+    if sink.wants(TapKey { name: "result_norm", layer: None }) {
+        model.arch.result_norm(&mut b, hidden)?;
+    }
+    let tables = model.arch.position_inputs(n_past, ids.len());
+    let mut inputs = vec![InputData::Int(&ids)];
+    inputs.extend(tables.iter().map(|t| InputData::F64(t)));
+    run(model, seq, &b.finish(), &inputs, sink)?;
+    Ok(())
+}
+
+/// Bidirectional pass over a canvas after what `session` holds; the cache stays as it is.
+///
+/// # Errors
+/// An id outside the vocabulary; those of the ops, naming layer and tap.
+pub fn canvas_pass(
+    model: &mut Model,
+    session: &Session,
+    pass: CanvasPass<'_>,
+    sink: &mut dyn TapSink,
+) -> Result<CanvasResult, Error> {
+    let vocab_len = model.shape().vocab_len;
+    let n_past = session.tokens().len();
+    let ids = as_input(pass.ids, vocab_len, "canvas")?;
+    let mut b = ProgramBuilder::new(&model.weights, n_past, ids.len());
+    let mut inputs = Vec::new();
+    let v = b.input("ids", 1, Kind::Int)?;
+    inputs.push(InputData::Int(&ids));
+    let previous = match pass.previous {
+        Previous::None => None,
+        Previous::Kept => Some(b.kept(PREVIOUS, vocab_len)?),
+        Previous::Given(x) => {
+            inputs.push(InputData::F64(x));
+            Some(b.input("sc_logits", vocab_len, Kind::Real)?)
+        }
+    };
+    let tables = model.arch.position_inputs(n_past, ids.len());
+    inputs.extend(tables.iter().map(|t| InputData::F64(t)));
+    let logits = model.arch.canvas(&mut b, v, previous)?; // [T, V]
+    if let Some((temperature, u)) = pass.sampling {
+        let processed = b.scale(logits, Factor::Const(1.0 / temperature))?; // [T, V]
+        let u_in = b.input("u", 1, Kind::Real)?;
+        inputs.push(InputData::F64(u));
+        let (stats, picks) = b.token_stats(processed, u_in)?;
+        b.output(stats);
+        b.output(picks);
+        b.keep(processed, PREVIOUS);
+    }
+    run(model, session.seq(), &b.finish(), &inputs, sink)
+}

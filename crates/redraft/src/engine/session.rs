@@ -1,0 +1,63 @@
+//! A sequence: what the KV cache holds, as tokens.
+
+use redraft_compute::SeqId;
+
+use super::TapSink;
+use crate::{Error, Model};
+
+/// Rows of one prompt pass at most; longer prompts run in chunks, with the same bits, in bounded memory.
+const PROMPT_CHUNK: usize = 512;
+
+/// A sequence of tokens whose keys and values are cached. Created by [`Model::session`].
+#[derive(Debug)]
+pub struct Session {
+    seq: SeqId,
+    tokens: Vec<u32>,
+}
+
+impl Session {
+    pub(crate) fn new(seq: SeqId) -> Session {
+        Session { seq, tokens: Vec::new() }
+    }
+
+    pub(crate) fn seq(&self) -> SeqId {
+        self.seq
+    }
+
+    /// Tokens in the cache.
+    pub fn tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+
+    /// Makes the cache hold exactly `prompt`: what it shares with the cached tokens from the start is kept,
+    /// the rest is computed. `progress` gets tokens done and tokens in all.
+    ///
+    /// # Errors
+    /// Those of the passes; the cache then holds a shorter prefix of the prompt.
+    pub fn set_prompt(
+        &mut self,
+        model: &mut Model,
+        prompt: &[u32],
+        sink: &mut dyn TapSink,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<(), Error> {
+        let shared = self.tokens.iter().zip(prompt).take_while(|(a, b)| a == b).count();
+        model.backend.seq_truncate(self.seq, shared)?;
+        self.tokens.truncate(shared);
+        for chunk in prompt[shared..].chunks(PROMPT_CHUNK) {
+            self.extend(model, chunk, sink)?;
+            progress(self.tokens.len(), prompt.len());
+        }
+        Ok(())
+    }
+
+    /// One prompt pass over `ids` after what is cached.
+    ///
+    /// # Errors
+    /// Those of the pass.
+    pub fn extend(&mut self, model: &mut Model, ids: &[u32], sink: &mut dyn TapSink) -> Result<(), Error> {
+        super::pass::prompt(model, self.seq, self.tokens.len(), ids, sink)?;
+        self.tokens.extend_from_slice(ids);
+        Ok(())
+    }
+}

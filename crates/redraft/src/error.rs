@@ -1,0 +1,95 @@
+//! What can go wrong between a file and an answer.
+
+use std::path::PathBuf;
+
+use redraft_compute::ComputeError;
+use redraft_gguf::GgufError;
+
+use crate::chat::ChatError;
+use crate::tokenizer::TokenizerError;
+
+/// Errors of the library. Each says what, where, and what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The model file cannot be read.
+    #[error(transparent)]
+    Gguf(#[from] GgufError),
+    /// An op failed.
+    #[error(transparent)]
+    Compute(#[from] ComputeError),
+    /// The tokenizer cannot be built or a text cannot be tokenized.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+    /// A chat template failed.
+    #[error(transparent)]
+    Chat(#[from] ChatError),
+    /// A file that cannot be read or written.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// The file's architecture has no implementation here.
+    #[error(
+        "architecture `{found}` is not supported; supported: {known} (`redraft inspect` still shows the file)"
+    )]
+    UnknownArch {
+        /// `general.architecture`.
+        found: String,
+        /// Names in the registry.
+        known: String,
+    },
+    /// A hyper-parameter that makes no sense.
+    #[error("metadata key {key}: expected {expected}, found {found}")]
+    Hyper {
+        /// Key with prefix.
+        key: String,
+        /// What the architecture needs.
+        expected: String,
+        /// What the file says.
+        found: String,
+    },
+    /// Tensors that are missing or have another shape, all at once.
+    #[error("{} tensor{} cannot be used:\n  {}", problems.len(), if problems.len() == 1 { "" } else { "s" }, problems.join("\n  "))]
+    Weights {
+        /// One line per tensor.
+        problems: Vec<String>,
+    },
+    /// A request that cannot be served as asked.
+    #[error("{what}: expected {expected}, found {found}")]
+    Request {
+        /// Field.
+        what: String,
+        /// What would do.
+        expected: String,
+        /// What was asked.
+        found: String,
+    },
+    /// Prompt and answer do not fit into the context.
+    #[error(
+        "the prompt has {prompt} tokens and the answer up to {answer} (whole canvases), together more than the \
+         context of {context}: shorten the prompt, lower --max-tokens or raise --ctx"
+    )]
+    ContextOverflow {
+        /// Prompt tokens.
+        prompt: usize,
+        /// Canvas tokens.
+        answer: usize,
+        /// Context length.
+        context: usize,
+    },
+    /// A golden or trace file that does not hold what is needed.
+    #[error("{file}: {problem}")]
+    Golden {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The caller asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+}

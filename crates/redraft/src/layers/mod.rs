@@ -1,0 +1,7 @@
+//! Parts that architectures share: each appends its ops and taps to a program.
+
+mod attention;
+mod feed_forward;
+
+pub(crate) use attention::{Heads, Rotary, SelfAttention};
+pub(crate) use feed_forward::{Experts, GatedMlp, Router};

@@ -1,0 +1,177 @@
+//! A model file, ready to run: hyper-parameters, weights, tokenizer, template, backend.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use redraft_compute::{Backend, BackendOptions, Precision, WeightTable, backend};
+use redraft_gguf::{Gguf, OpenOptions};
+use sha2::{Digest as _, Sha256};
+
+use crate::Error;
+use crate::arch::{Arch, ArchSpec, Shape, arch_of};
+use crate::engine::Session;
+use crate::tokenizer::Tokenizer;
+use crate::weights::WeightLoader;
+
+/// How to open a model.
+#[derive(Debug, Clone)]
+pub struct LoadOptions {
+    /// Name in the list of backends; `auto` takes the fastest that computes in the asked precision.
+    pub backend: String,
+    /// Number type.
+    pub precision: Precision,
+    /// Threads; none takes what the machine has.
+    pub threads: Option<usize>,
+    /// CPU level by name; none takes the best of this machine.
+    pub cpu_level: Option<String>,
+    /// Map the file instead of reading it into memory.
+    pub mmap: bool,
+}
+
+impl Default for LoadOptions {
+    fn default() -> LoadOptions {
+        LoadOptions { backend: "auto".into(), precision: Precision::F32, threads: None, cpu_level: None, mmap: true }
+    }
+}
+
+/// A loaded model.
+pub struct Model {
+    gguf: Gguf,
+    spec: &'static ArchSpec,
+    pub(crate) arch: Box<dyn Arch>,
+    pub(crate) weights: Arc<WeightTable>,
+    pub(crate) backend: Box<dyn Backend>,
+    tokenizer: Arc<Tokenizer>,
+    notes: Vec<String>,
+    unused: Vec<String>,
+}
+
+impl Model {
+    /// Opens a GGUF file.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the file, its hyper-parameters, its tensors or its tokenizer, by name.
+    pub fn open(path: &Path, options: &LoadOptions) -> Result<Model, Error> {
+        let gguf = Gguf::open(path, &OpenOptions { mmap: options.mmap, ..OpenOptions::default() })?;
+        Model::from_gguf(gguf, options)
+    }
+
+    /// Takes a parsed file.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn from_gguf(gguf: Gguf, options: &LoadOptions) -> Result<Model, Error> {
+        let mut notes = Vec::new();
+        let spec = arch_of(gguf.metadata())?;
+        let mut loader = WeightLoader::new(&gguf);
+        let arch = (spec.load)(&gguf, &mut loader, &mut notes)?;
+        let (table, unused) = loader.finish()?;
+        let weights = Arc::new(table);
+        let tokenizer = Arc::new(Tokenizer::from_gguf(gguf.metadata())?);
+        let rows = arch.shape().vocab_len;
+        if tokenizer.vocab_len() > rows {
+            return Err(Error::Hyper {
+                key: "tokenizer.ggml.tokens".into(),
+                expected: format!("at most {rows} tokens, the rows of token_embd.weight"),
+                found: tokenizer.vocab_len().to_string(),
+            });
+        }
+        let name = match (options.backend.as_str(), options.precision) {
+            ("auto", Precision::F32) => "cpu",
+            ("auto", _) => "reference",
+            (name, _) => name,
+        };
+        let backend_options = BackendOptions {
+            precision: options.precision,
+            threads: options.threads,
+            level: options.cpu_level.clone(),
+        };
+        let backend = (backend(name)?.create)(&backend_options, Arc::clone(&weights))?;
+        Ok(Model { gguf, spec, arch, weights, backend, tokenizer, notes, unused })
+    }
+
+    /// The file.
+    pub fn gguf(&self) -> &Gguf {
+        &self.gguf
+    }
+
+    /// The architecture's entry in the registry.
+    pub fn arch(&self) -> &'static ArchSpec {
+        self.spec
+    }
+
+    /// Sizes.
+    pub fn shape(&self) -> &Shape {
+        self.arch.shape()
+    }
+
+    /// The tokenizer.
+    pub fn tokenizer(&self) -> &Arc<Tokenizer> {
+        &self.tokenizer
+    }
+
+    /// The backend.
+    pub fn backend(&self) -> &dyn Backend {
+        &*self.backend
+    }
+
+    /// `general.name`, or the architecture's.
+    pub fn name(&self) -> &str {
+        self.gguf.metadata().opt_str("general.name").ok().flatten().unwrap_or(self.spec.name)
+    }
+
+    /// What was assumed while loading, one sentence each.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Tensors that the architecture does not use.
+    pub fn unused_tensors(&self) -> &[String] {
+        &self.unused
+    }
+
+    /// SHA-256 of everything before the tensor data, in hexadecimal.
+    pub fn sha256_header(&self) -> String {
+        let end = usize::try_from(self.gguf.data_offset()).unwrap_or(usize::MAX).min(self.gguf.bytes().len());
+        hex(&Sha256::digest(&self.gguf.bytes()[..end]))
+    }
+
+    /// Bytes of tensor data.
+    pub fn weights_bytes(&self) -> u64 {
+        self.weights.iter().map(|w| w.bytes.len() as u64).sum()
+    }
+
+    /// Reads every page of a mapped file once, so that the first pass does not wait for the disk. `progress`
+    /// gets bytes done and bytes in all, and stops the reading by returning `false`.
+    pub fn warm_up(&self, progress: &mut dyn FnMut(u64, u64) -> bool) {
+        const CHUNK: usize = 64 << 20;
+        let bytes = self.gguf.bytes();
+        let mut done = 0u64;
+        for chunk in bytes.chunks(CHUNK) {
+            let touched = chunk.iter().step_by(4096).fold(0u8, |a, &b| a ^ b);
+            std::hint::black_box(touched);
+            done += chunk.len() as u64;
+            if !progress(done, bytes.len() as u64) {
+                return;
+            }
+        }
+    }
+
+    /// A new, empty sequence.
+    ///
+    /// # Errors
+    /// Those of the backend.
+    pub fn session(&mut self) -> Result<Session, Error> {
+        Ok(Session::new(self.backend.seq_create(&self.arch.shape().kv)?))
+    }
+
+    /// Frees a sequence.
+    pub fn close(&mut self, session: Session) {
+        self.backend.seq_free(session.seq());
+    }
+}
+
+/// Bytes in hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}

@@ -1,0 +1,202 @@
+//! Samplers: which positions of a canvas are accepted, what the others become, when a canvas is done.
+//! One file each, and the list [`SAMPLERS`].
+
+mod entropy_bound;
+
+use std::collections::BTreeMap;
+
+use redraft_gguf::Metadata;
+
+use crate::Error;
+
+/// What a parameter may be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Range {
+    /// An integer in `min..=max`.
+    Int {
+        /// Smallest.
+        min: u32,
+        /// Largest.
+        max: u32,
+    },
+    /// A number in `min..=max`.
+    Float {
+        /// Smallest.
+        min: f64,
+        /// Largest.
+        max: f64,
+    },
+}
+
+impl std::fmt::Display for Range {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Range::Int { min, max } => write!(f, "an integer in {min}..={max}"),
+            Range::Float { min, max } => write!(f, "a number in {min}..={max}"),
+        }
+    }
+}
+
+/// One parameter of a sampler. Flags, JSON fields and docs are derived from it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ParamSpec {
+    /// Name in JSON and in traces.
+    pub name: &'static str,
+    /// Flag on the command line, without dashes.
+    pub flag: &'static str,
+    /// What it does.
+    pub doc: &'static str,
+    /// Value when neither the file nor the user says.
+    pub default: f64,
+    /// Values that make sense.
+    pub range: Range,
+    /// Metadata key that overrides the default.
+    pub gguf_key: Option<&'static str>,
+}
+
+/// Values of all parameters of one sampler.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Params(BTreeMap<&'static str, f64>);
+
+impl Params {
+    /// Value of a parameter. All parameters of the sampler's list are present.
+    pub fn get(&self, name: &str) -> f64 {
+        self.0.get(name).copied().unwrap_or(f64::NAN)
+    }
+
+    /// Value of an integer parameter.
+    pub fn int(&self, name: &str) -> usize {
+        self.get(name) as usize
+    }
+
+    /// Name and value in alphabetical order.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
+        self.0.iter().map(|(k, v)| (*k, *v))
+    }
+}
+
+/// What a step computed, one entry per position of the canvas.
+#[derive(Debug, Clone, Copy)]
+pub struct StepView<'a> {
+    /// Step, counted from 0.
+    pub step: usize,
+    /// Most likely ids under the processed logits.
+    pub argmax: &'a [u32],
+    /// Ids drawn from the processed distribution.
+    pub sample: &'a [u32],
+    /// Entropy of the processed distribution in nats.
+    pub entropy: &'a [f32],
+    /// Fresh uniform ids, for positions that are not accepted.
+    pub renoise: &'a [u32],
+}
+
+/// Why a canvas is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// The sampler's stop rule.
+    Converged,
+    /// The last step.
+    MaxSteps,
+}
+
+/// What the sampler makes of a step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// Positions whose sample enters the next canvas.
+    pub accepted: Vec<bool>,
+    /// Next canvas.
+    pub canvas: Vec<u32>,
+    /// Mean entropy in nats.
+    pub mean_entropy: f32,
+    /// Whether this was the last step of the canvas.
+    pub stop: Option<Stop>,
+}
+
+/// Decides, step by step. One instance serves one canvas after the other.
+pub trait Sampler: Send {
+    /// Steps of a canvas at most.
+    fn max_steps(&self) -> usize;
+
+    /// Temperature of a step: logits are divided by it.
+    fn temperature(&self, step: usize) -> f64;
+
+    /// A new canvas begins.
+    fn begin(&mut self);
+
+    /// Decides on a step. All slices have the length of the canvas.
+    fn step(&mut self, view: StepView<'_>) -> Decision;
+}
+
+/// One entry of [`SAMPLERS`].
+pub struct SamplerSpec {
+    /// Name on the command line and in JSON.
+    pub name: &'static str,
+    /// One line for listings.
+    pub about: &'static str,
+    /// Its parameters.
+    pub params: &'static [ParamSpec],
+    /// Creates it.
+    pub create: fn(&Params) -> Box<dyn Sampler>,
+}
+
+/// All samplers.
+pub static SAMPLERS: &[SamplerSpec] = &[entropy_bound::SPEC];
+
+/// The sampler of that name.
+///
+/// # Errors
+/// [`Error::Request`] with the names that exist.
+pub fn sampler(name: &str) -> Result<&'static SamplerSpec, Error> {
+    SAMPLERS.iter().find(|s| s.name == name).ok_or_else(|| Error::Request {
+        what: "sampler".into(),
+        expected: SAMPLERS.iter().map(|s| s.name).collect::<Vec<_>>().join(", "),
+        found: name.into(),
+    })
+}
+
+impl SamplerSpec {
+    /// Built-in defaults, then the file's keys, then `overrides`; each checked against its range.
+    ///
+    /// # Errors
+    /// [`Error::Request`] for a name that is no parameter or a value out of range; [`Error::Gguf`] for a
+    /// key of another type.
+    pub fn params(&self, meta: &Metadata, overrides: &[(String, f64)]) -> Result<Params, Error> {
+        let mut values = BTreeMap::new();
+        for p in self.params {
+            let stored = match (p.gguf_key, p.range) {
+                (Some(key), Range::Int { .. }) => meta.opt_u32(key)?.map(f64::from),
+                // The file's f32 stands for the decimal it was written from: 0.1, not 0.100000001.
+                (Some(key), Range::Float { .. }) => meta.opt_f32(key)?.map(decimal),
+                (None, _) => None,
+            };
+            values.insert(p.name, p.checked(stored.unwrap_or(p.default))?);
+        }
+        for (name, value) in overrides {
+            let p = self.params.iter().find(|p| p.name == name).ok_or_else(|| Error::Request {
+                what: format!("parameter of the sampler {}", self.name),
+                expected: self.params.iter().map(|p| p.name).collect::<Vec<_>>().join(", "),
+                found: name.clone(),
+            })?;
+            values.insert(p.name, p.checked(*value)?);
+        }
+        Ok(Params(values))
+    }
+}
+
+impl ParamSpec {
+    fn checked(&self, x: f64) -> Result<f64, Error> {
+        let ok = match self.range {
+            Range::Int { min, max } => x.fract() == 0.0 && (f64::from(min)..=f64::from(max)).contains(&x),
+            Range::Float { min, max } => (min..=max).contains(&x),
+        };
+        if ok {
+            return Ok(x);
+        }
+        Err(Error::Request { what: self.name.into(), expected: self.range.to_string(), found: x.to_string() })
+    }
+}
+
+/// The shortest decimal that rounds to this f32, as f64.
+fn decimal(x: f32) -> f64 {
+    x.to_string().parse().unwrap_or(f64::from(x))
+}

@@ -1,0 +1,311 @@
+//! Tensor by tensor: how far a candidate is from a golden, and where it leaves it first.
+
+use serde::Serialize;
+
+use super::{Tensor, TraceFile};
+
+/// How exact the candidate's arithmetic is meant to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Preset {
+    /// f32 throughout: 1e-9.
+    #[default]
+    F32,
+    /// Activations in f16 or bf16: 1e-3.
+    Half,
+    /// 8-bit activations: 3e-2.
+    Quant,
+}
+
+/// Tolerances of a comparison.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limits {
+    /// Preset; only `F32` also asks for the same argmax in every row of the logits.
+    pub preset: Preset,
+    /// 1 − cosine at most.
+    pub one_minus_cos: f64,
+    /// Sum of squared differences over the sum of squares of the golden, at most.
+    pub nmse: f64,
+    /// Largest difference, if it matters.
+    pub max_abs: Option<f64>,
+    /// Golden results that the candidate lacks are failures.
+    pub all: bool,
+}
+
+impl From<Preset> for Limits {
+    fn from(preset: Preset) -> Limits {
+        let x = match preset {
+            Preset::F32 => 1e-9,
+            Preset::Half => 1e-3,
+            Preset::Quant => 3e-2,
+        };
+        Limits { preset, one_minus_cos: x, nmse: x, max_abs: None, all: false }
+    }
+}
+
+/// One compared tensor.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// Name in the golden.
+    pub name: String,
+    /// Within the limits.
+    pub ok: bool,
+    /// 1 − cosine.
+    pub one_minus_cos: Option<f64>,
+    /// Normalised mean squared error.
+    pub nmse: Option<f64>,
+    /// Largest difference.
+    pub max_abs: Option<f64>,
+    /// Largest distance in units of the last place of f32.
+    pub max_ulp: Option<u64>,
+    /// Rows with the same argmax, and rows (logits only).
+    pub argmax: Option<(usize, usize)>,
+    /// Integers that differ, and integers.
+    pub different: Option<(usize, usize)>,
+    /// What else there is to say.
+    pub note: Option<String>,
+}
+
+/// A comparison, rows in execution order.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// All within the limits, and something was compared.
+    pub ok: bool,
+    /// First tensor outside the limits.
+    pub first: Option<String>,
+    /// Golden results that the candidate lacks.
+    pub missing: Vec<String>,
+    /// The rows.
+    pub rows: Vec<Row>,
+}
+
+/// Taps inside one layer, in the order of the graph.
+const LAYER_ORDER: &[&str] = &[
+    "attn_norm",
+    "Qcur",
+    "Kcur",
+    "Vcur",
+    "Qcur_normed",
+    "Kcur_normed",
+    "Vcur_normed",
+    "Qcur_pos",
+    "Kcur_pos",
+    "kq_visible",
+    "kqv_out",
+    "attn_post_norm",
+    "attn_out",
+    "ffn_inp",
+    "ffn_norm",
+    "ffn_norm_1",
+    "ffn_mlp",
+    "ffn_norm_2",
+    "ffn_moe_logits",
+    "ffn_moe_probs",
+    "ffn_moe_topk",
+    "ffn_moe_weights",
+    "ffn_moe_weights_norm",
+    "ffn_moe_weights_scaled",
+    "ffn_moe_out",
+    "ffn_out",
+    "ffn_moe",
+    "ffn_moe_combined",
+    "ffn_post_norm",
+    "l_out",
+];
+const FIRST: &[&str] = &["inp_embd", "inp_scaled", "sc_soft", "sc_normed", "sc_sig", "inp_region"];
+const LAST: &[&str] = &["result_norm", "result_output", "logits", "logits_f32", "logits_bf16"];
+const PASSES: &[&str] = &["enc", "enc2", "dec", "dec2"];
+/// Inputs of a case: a candidate need not have them.
+const INPUTS: &[&str] = &[
+    "prompt_ids",
+    "canvas_ids",
+    "chunk_lengths",
+    "sc_logits",
+    "ids",
+    "init_canvas",
+    "renoise",
+    "denoiser",
+    "u",
+    "raw_logits_step",
+];
+/// Tensors of trajectories into which self-conditioning carries rounding from step to step.
+const CARRIED: &[&str] = &["raw_logits", "entropy", "mean_entropy"];
+/// Other number types of the same case; compared only when the candidate has them too.
+const OTHER_PRECISIONS: &[&str] = &["logits_f32", "logits_bf16"];
+
+/// Place in execution order.
+fn rank(name: &str) -> (usize, i64, usize, &str) {
+    let (pass, base) = name.rsplit_once('/').unwrap_or(("", name));
+    let place = |list: &[&str], x: &str| list.iter().position(|n| *n == x);
+    let pass = place(PASSES, pass).unwrap_or(PASSES.len());
+    if let Some(i) = place(FIRST, base) {
+        return (pass, -1, i, base);
+    }
+    if let Some(i) = place(LAST, base) {
+        return (pass, 1_000_000, i, base);
+    }
+    match base.rsplit_once('-').and_then(|(n, l)| Some((n, l.parse::<i64>().ok()?))) {
+        Some((n, layer)) => (pass, layer, place(LAYER_ORDER, n).unwrap_or(900), base),
+        None => (pass, 100_000, 0, base),
+    }
+}
+
+/// Compares every tensor of `golden` that `candidate` has. A golden tensor `logits` is matched by a
+/// candidate's `logits` or `result_output`.
+pub fn compare(golden: &TraceFile, candidate: &TraceFile, limits: &Limits) -> Report {
+    let mut names: Vec<&String> = golden.tensors.keys().collect();
+    names.sort_by_key(|n| rank(n));
+    let trajectory = golden.tensors.contains_key("step_left");
+    let (mut rows, mut missing) = (Vec::new(), Vec::new());
+    for name in names {
+        let g = &golden.tensors[name];
+        let alias = (name == "logits").then(|| candidate.tensors.get("result_output")).flatten();
+        let Some(c) = candidate.tensors.get(name).or(alias) else {
+            if !INPUTS.contains(&name.as_str()) && !OTHER_PRECISIONS.contains(&name.as_str()) {
+                missing.push(name.clone());
+            }
+            continue;
+        };
+        let carried = trajectory && limits.preset == Preset::F32 && CARRIED.contains(&name.as_str());
+        rows.push(row(name, g, c, limits, carried));
+    }
+    let first = rows.iter().find(|r| !r.ok).map(|r| r.name.clone());
+    let ok = first.is_none() && !rows.is_empty() && !(limits.all && !missing.is_empty());
+    Report { ok, first, missing, rows }
+}
+
+fn row(name: &str, g: &Tensor, c: &Tensor, limits: &Limits, carried: bool) -> Row {
+    let mut row = Row {
+        name: name.to_string(),
+        ok: false,
+        one_minus_cos: None,
+        nmse: None,
+        max_abs: None,
+        max_ulp: None,
+        argmax: None,
+        different: None,
+        note: None,
+    };
+    if g.data.len() != c.data.len() {
+        row.note = Some(format!("shape {:?}, golden {:?}", c.shape, g.shape));
+        return row;
+    }
+    if let (Some(a), Some(b)) = (g.data.to_i64(), c.data.to_i64()) {
+        let n = a.iter().zip(&b).filter(|(a, b)| a != b).count();
+        row.different = Some((n, a.len()));
+        row.ok = n == 0;
+        return row;
+    }
+    let (a, b) = (g.data.to_f64(), c.data.to_f64());
+    let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
+    let (aa, bb, ab) = (dot(&a, &a), dot(&b, &b), dot(&a, &b));
+    let squared: f64 = a.iter().zip(&b).map(|(x, y)| (x - y) * (x - y)).sum();
+    let cos = if aa > 0.0 && bb > 0.0 { ab / (aa * bb).sqrt() } else { f64::from(u8::from(aa == bb)) };
+    let nmse = if aa > 0.0 { squared / aa } else { f64::from(u8::from(squared > 0.0)) };
+    let max_abs = a.iter().zip(&b).map(|(x, y)| (x - y).abs()).fold(0.0, f64::max);
+    let finite = b.iter().all(|x| x.is_finite());
+    // 1e-6 where rounding is carried over steps: an honest f32 run stays below 3e-8.
+    let slack = if carried { 1e-6 / limits.nmse.max(f64::MIN_POSITIVE) } else { 1.0 }.max(1.0);
+    row.ok = finite
+        && 1.0 - cos <= limits.one_minus_cos * slack
+        && nmse <= limits.nmse * slack
+        && limits.max_abs.is_none_or(|m| max_abs <= m);
+    row.one_minus_cos = Some(1.0 - cos);
+    row.nmse = Some(nmse);
+    row.max_abs = Some(max_abs);
+    row.max_ulp = Some(a.iter().zip(&b).map(|(x, y)| ulps(*x as f32, *y as f32)).max().unwrap_or(0));
+    if !finite {
+        row.note = Some("the candidate has NaN or infinity".into());
+    }
+    let base = name.rsplit('/').next().unwrap_or(name);
+    if ["logits", "result_output", "raw_logits"].contains(&base)
+        && let Some(&v) = g.shape.last().filter(|&&v| v > 0 && g.shape.len() >= 2)
+    {
+        let same = a.chunks(v).zip(b.chunks(v)).filter(|(a, b)| argmax(a) == argmax(b)).count();
+        row.argmax = Some((same, a.len() / v));
+        row.ok &= limits.preset != Preset::F32 || same == a.len() / v;
+    }
+    row
+}
+
+/// Lowest index of the largest element.
+fn argmax(x: &[f64]) -> usize {
+    x.iter().enumerate().fold(0, |best, (i, v)| if *v > x[best] { i } else { best })
+}
+
+/// Distance of two f32 in units of the last place; NaN is infinitely far from all but NaN.
+fn ulps(a: f32, b: f32) -> u64 {
+    if a.is_nan() || b.is_nan() {
+        return if a.is_nan() && b.is_nan() { 0 } else { u64::MAX };
+    }
+    let key = |x: f32| {
+        let bits = i64::from(x.to_bits() as i32);
+        if bits < 0 { i64::from(i32::MIN) - bits } else { bits }
+    };
+    key(a).abs_diff(key(b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Elements;
+    use super::*;
+
+    fn file(tensors: &[(&str, Vec<usize>, Elements)]) -> TraceFile {
+        let mut f = TraceFile::default();
+        tensors.iter().for_each(|(n, s, d)| f.insert(*n, s.clone(), d.clone()));
+        f
+    }
+
+    #[test]
+    fn rows_stand_in_execution_order_and_the_first_divergent_is_named() {
+        let x = |v: f32| Elements::F32(vec![1.0, 2.0, v]);
+        let names =
+            ["logits", "dec/l_out-0", "dec/attn_norm-10", "dec/attn_norm-2", "enc/l_out-0", "dec/inp_region"];
+        let golden = file(&names.map(|n| (n, vec![1, 3], x(3.0))));
+        let mut other = golden.clone();
+        for n in ["logits", "dec/attn_norm-10"] {
+            other.insert(n, vec![1, 3], x(3.01));
+        }
+        let r = compare(&golden, &other, &Preset::F32.into());
+        let order: Vec<&str> = r.rows.iter().map(|r| r.name.as_str()).collect();
+        let want =
+            ["enc/l_out-0", "dec/inp_region", "dec/l_out-0", "dec/attn_norm-2", "dec/attn_norm-10", "logits"];
+        assert_eq!(order, want);
+        assert_eq!((r.ok, r.first.as_deref()), (false, Some("dec/attn_norm-10")));
+        assert!(compare(&golden, &golden, &Preset::F32.into()).ok);
+    }
+
+    #[test]
+    fn figures_are_those_of_the_definition() {
+        let golden = file(&[("x", vec![1, 2], Elements::F64(vec![3.0, 4.0]))]);
+        let c = file(&[("x", vec![2], Elements::F32(vec![4.0, 3.0]))]);
+        let r = &compare(&golden, &c, &Preset::Half.into()).rows[0];
+        assert!((r.one_minus_cos.unwrap() - 0.04).abs() < 1e-15);
+        assert!((r.nmse.unwrap() - 0.08).abs() < 1e-15);
+        assert_eq!(r.max_abs, Some(1.0));
+        assert_eq!(ulps(1.0, 1.0 + f32::EPSILON), 1);
+        assert_eq!(ulps(-f32::MIN_POSITIVE, f32::MIN_POSITIVE), 2 << 23);
+        assert_eq!(ulps(0.0, -0.0), 0);
+    }
+
+    #[test]
+    fn integers_argmax_nan_and_missing_tensors_fail() {
+        let golden = file(&[
+            ("accepted", vec![2], Elements::U8(vec![1, 0])),
+            ("logits", vec![1, 2], Elements::F32(vec![1.0, 1.0 - 1e-6])),
+            ("prompt_ids", vec![1], Elements::I32(vec![2])),
+            ("stop", vec![1], Elements::I32(vec![0])),
+        ]);
+        let c = file(&[
+            ("accepted", vec![2], Elements::U8(vec![1, 1])),
+            ("logits", vec![1, 2], Elements::F32(vec![1.0 - 1e-6, 1.0])),
+        ]);
+        let limits = Limits { all: true, ..Preset::F32.into() };
+        let r = compare(&golden, &c, &limits);
+        assert_eq!(r.missing, ["stop"]);
+        let by = |n: &str| r.rows.iter().find(|r| r.name == n).unwrap();
+        assert_eq!(by("accepted").different, Some((1, 2)));
+        assert_eq!((by("logits").ok, by("logits").argmax), (false, Some((0, 1))));
+        let nan = file(&[("logits", vec![1, 2], Elements::F32(vec![f32::NAN, 1.0]))]);
+        assert!(!compare(&golden, &nan, &Preset::Quant.into()).ok);
+    }
+}

@@ -1,0 +1,230 @@
+//! Runs what a golden file describes and writes the results under its names.
+
+use std::ops::ControlFlow;
+
+use super::{GenerationRecorder, PassRecorder, TraceFile};
+use crate::engine::{CanvasPass, Draws, Philox, Previous, Request, canvas_pass, generate};
+use crate::sampler::sampler;
+use crate::{Error, Model};
+
+/// Takes every input from `golden` (prompt, chunks, canvas, `sc_logits`; or a recorded trajectory with its
+/// draws), runs the model, and returns the results under the golden's names. Inputs are not copied.
+///
+/// # Errors
+/// [`Error::Golden`] naming the tensor or setting that is missing or does not fit the model; those of the
+/// passes.
+pub fn like(model: &mut Model, golden: &TraceFile) -> Result<TraceFile, Error> {
+    let mut out = if golden.tensors.contains_key("step_left") {
+        trajectory(model, golden)?
+    } else if golden.tensors.contains_key("prompt_ids") {
+        forward(model, golden)?
+    } else {
+        let known = "prompt_ids (a forward pass) or step_left (a trajectory)";
+        return Err(golden.wrong(format!("neither {known} is there: not a case of a block-diffusion model")));
+    };
+    // The golden's shapes where the elements are as many: per-head taps are [T, heads, d] there.
+    for (name, t) in &mut out.tensors {
+        if let Some(g) = golden.tensors.get(name).filter(|g| g.data.len() == t.data.len()) {
+            t.shape.clone_from(&g.shape);
+        }
+    }
+    Ok(out)
+}
+
+fn forward(model: &mut Model, golden: &TraceFile) -> Result<TraceFile, Error> {
+    let prompt = golden.ids("prompt_ids")?;
+    let chunks = match golden.tensors.contains_key("chunk_lengths") {
+        true => golden.ints("chunk_lengths")?,
+        false => vec![prompt.len() as i64],
+    };
+    let mut recorder = PassRecorder::new(|name: &str, _| golden.tensors.contains_key(name));
+    let masks = |prefix: &str| -> Vec<(usize, usize)> {
+        let find = |(name, t): (&String, &super::Tensor)| {
+            let layer = name.strip_prefix(prefix)?.strip_prefix("kq_visible-")?.parse().ok()?;
+            Some((layer, *t.shape.get(1)?))
+        };
+        golden.tensors.iter().filter_map(find).collect()
+    };
+    let mut session = model.session()?;
+    let mut rest = &prompt[..];
+    for (i, &n) in chunks.iter().enumerate() {
+        let n = usize::try_from(n).ok().filter(|n| (1..=rest.len()).contains(n)).ok_or_else(|| {
+            golden.wrong(format!("chunk_lengths {chunks:?} do not divide a prompt of {}", prompt.len()))
+        })?;
+        let (chunk, later) = rest.split_at(n);
+        rest = later;
+        recorder.prefix = if i == 0 { "enc/".into() } else { format!("enc{}/", i + 1) };
+        recorder.masks = masks(&recorder.prefix);
+        session.extend(model, chunk, &mut recorder)?;
+    }
+    if !rest.is_empty() {
+        return Err(
+            golden.wrong(format!("chunk_lengths {chunks:?} do not divide a prompt of {}", prompt.len()))
+        );
+    }
+    if golden.tensors.contains_key("canvas_ids") {
+        let ids = golden.ids("canvas_ids")?;
+        let given = golden.tensors.get("sc_logits").map(|t| t.data.to_f64());
+        let previous = given.as_deref().map_or(Previous::None, Previous::Given);
+        recorder.prefix = "dec/".into();
+        recorder.masks = masks(&recorder.prefix);
+        canvas_pass(model, &session, CanvasPass { ids: &ids, previous, sampling: None }, &mut recorder)?;
+    }
+    model.close(session);
+    Ok(recorder.file)
+}
+
+/// Settings of a recorded trajectory, the metadata `config`.
+#[derive(serde::Deserialize)]
+struct Config {
+    max_steps: f64,
+    t_min: f64,
+    t_max: f64,
+    entropy_bound: f64,
+    stability_threshold: f64,
+    confidence_threshold: f64,
+    #[serde(default)]
+    eos: Eos,
+}
+
+#[derive(serde::Deserialize, Default)]
+#[serde(untagged)]
+enum Eos {
+    One(u32),
+    Many(Vec<u32>),
+    #[default]
+    None,
+}
+
+/// Draws of a recording; beyond its end the generator of seed 0 goes on, so that a run that takes more
+/// steps than the recording ends, and differs in length.
+struct Recorded {
+    canvas_len: usize,
+    /// First row of each canvas, and the end.
+    first: Vec<usize>,
+    init: Vec<u32>,
+    renoise: Vec<u32>,
+    u: Option<Vec<f64>>,
+    denoiser: Option<Vec<u32>>,
+    beyond: Philox,
+}
+
+impl Recorded {
+    fn row<'a, T>(&self, all: &'a [T], canvas: usize, step: usize) -> Option<&'a [T]> {
+        let row = self.first.get(canvas)?.checked_add(step)?;
+        let end = *self.first.get(canvas + 1)?;
+        (row < end).then(|| &all[row * self.canvas_len..(row + 1) * self.canvas_len])
+    }
+}
+
+impl Draws for Recorded {
+    fn initial(&self, canvas: usize, len: usize) -> Vec<u32> {
+        self.init.chunks(len).nth(canvas).map_or_else(|| self.beyond.initial(canvas, len), <[u32]>::to_vec)
+    }
+
+    fn uniform(&self, canvas: usize, step: usize, len: usize) -> Vec<f64> {
+        let row = self.u.as_ref().and_then(|u| self.row(u, canvas, step));
+        row.map_or_else(|| self.beyond.uniform(canvas, step, len), <[f64]>::to_vec)
+    }
+
+    fn renoise(&self, canvas: usize, step: usize, len: usize) -> Vec<u32> {
+        let row = self.row(&self.renoise, canvas, step);
+        row.map_or_else(|| self.beyond.renoise(canvas, step, len), <[u32]>::to_vec)
+    }
+
+    fn sampled(&self, canvas: usize, step: usize) -> Option<Vec<u32>> {
+        // Where uniform numbers are recorded the sample is ours to compute.
+        self.u.is_none().then_some(())?;
+        self.row(self.denoiser.as_ref()?, canvas, step).map(<[u32]>::to_vec)
+    }
+}
+
+fn trajectory(model: &mut Model, golden: &TraceFile) -> Result<TraceFile, Error> {
+    let text =
+        golden.metadata.get("config").ok_or_else(|| golden.wrong("metadata `config` is missing".into()))?;
+    let c: Config =
+        serde_json::from_str(text).map_err(|e| golden.wrong(format!("metadata `config`: {e}")))?;
+    let draws = recorded(model, golden)?;
+    let n_canvases = draws.first.len() - 1;
+    let spec = sampler("entropy-bound")?;
+    let overrides = [
+        ("steps", c.max_steps),
+        ("t_min", c.t_min),
+        ("t_max", c.t_max),
+        ("entropy_bound", c.entropy_bound),
+        ("stability", c.stability_threshold),
+        ("confidence", c.confidence_threshold),
+    ];
+    let prompt = golden.ids("prompt_ids")?;
+    let request = Request {
+        max_tokens: n_canvases * draws.canvas_len,
+        context_len: model.shape().context_len,
+        params: spec.params(model.gguf().metadata(), &overrides.map(|(n, v)| (n.to_string(), v)))?,
+        sampler: spec,
+        end_ids: match c.eos {
+            Eos::One(id) => vec![id],
+            Eos::Many(ids) => ids,
+            Eos::None => Vec::new(),
+        },
+        self_conditioning: true,
+        full_logits: golden.tensors.contains_key("raw_logits_step"),
+        interrupt: None,
+        prompt,
+    };
+    let mut recorder = GenerationRecorder::default();
+    if request.full_logits {
+        let steps = golden.ints("raw_logits_step")?;
+        recorder.logits_steps = steps.into_iter().filter_map(|s| usize::try_from(s).ok()).collect();
+    }
+    let mut session = model.session()?;
+    let done = generate(model, &mut session, &request, &draws, &mut |event| {
+        recorder.event(event);
+        ControlFlow::Continue(())
+    });
+    model.close(session);
+    let mut out = recorder.finish(&request.prompt, &done?.committed);
+    for input in ["u", "init_canvas", "renoise", "prompt_ids", "raw_logits_step"] {
+        out.tensors.remove(input);
+    }
+    if draws.u.is_none() {
+        out.tensors.remove("denoiser");
+    }
+    out.tensors.retain(|name, _| golden.tensors.contains_key(name));
+    Ok(out)
+}
+
+/// Checks the recording's shapes against the model and each other.
+fn recorded(model: &Model, golden: &TraceFile) -> Result<Recorded, Error> {
+    let shape = model.shape();
+    let len = shape.canvas_len;
+    let index = golden.ints("canvas_index")?;
+    let rows = |name: &str, found: usize, rows: usize| {
+        if found == rows * len {
+            return Ok(());
+        }
+        Err(golden.wrong(format!(
+            "tensor {name}: expected {rows} rows of a canvas of {len}, found {found} elements"
+        )))
+    };
+    let init = golden.ids("init_canvas")?;
+    let n_canvases = init.len() / len;
+    rows("init_canvas", init.len(), n_canvases)?;
+    let in_order = index.windows(2).all(|w| w[0] <= w[1]);
+    let mut first: Vec<usize> =
+        (0..n_canvases as i64).map(|c| index.iter().take_while(|&&i| i < c).count()).collect();
+    first.push(index.len());
+    if !in_order || n_canvases == 0 || index.iter().any(|&i| i < 0 || i >= n_canvases as i64) {
+        return Err(golden.wrong(format!("canvas_index must count {n_canvases} canvases in order")));
+    }
+    let renoise = golden.ids("renoise")?;
+    rows("renoise", renoise.len(), index.len())?;
+    let u = golden.tensors.get("u").map(|t| t.data.to_f64());
+    let denoiser = golden.tensors.contains_key("denoiser").then(|| golden.ids("denoiser")).transpose()?;
+    match (&u, &denoiser) {
+        (Some(u), _) => rows("u", u.len(), index.len())?,
+        (None, Some(d)) => rows("denoiser", d.len(), index.len())?,
+        (None, None) => return Err(golden.wrong("neither u nor denoiser is there to replay".into())),
+    }
+    let beyond = Philox { seed: 0, vocab_len: shape.vocab_len as u32 };
+    Ok(Recorded { canvas_len: len, first, init, renoise, u, denoiser, beyond })
+}

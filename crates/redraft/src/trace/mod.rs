@@ -1,0 +1,14 @@
+//! Traces: files of taps and recorded generations, runs that repeat a golden, and comparison.
+//!
+//! The format is safetensors; tensor names are those of llama.cpp's graph (`attn_norm-0`, `Kcur_pos-3`,
+//! `l_out-29`, `logits`), prefixed by the pass (`enc/`, `enc2/`, `dec/`) where a file holds several.
+
+mod compare;
+mod file;
+mod like;
+mod record;
+
+pub use compare::{Limits, Preset, Report, Row, compare};
+pub use file::{Elements, Tensor, TraceFile};
+pub use like::like;
+pub use record::{GenerationRecorder, PassRecorder, TapFilter};

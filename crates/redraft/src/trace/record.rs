@@ -1,0 +1,215 @@
+//! Recorders: taps of passes, and the steps of a generation.
+
+use redraft_compute::{Op, Program, TapData, TapKey, Val};
+
+use super::{Elements, TraceFile};
+use crate::engine::{Event, StepEvent, TapSink};
+use crate::sampler::Stop;
+
+/// Which taps to record.
+#[derive(Debug, Clone, Default)]
+pub struct TapFilter {
+    /// Names or patterns with `*`; empty takes all.
+    pub names: Vec<String>,
+    /// Layers; none takes all. Taps outside layers always pass.
+    pub layers: Option<std::ops::RangeInclusive<usize>>,
+}
+
+impl TapFilter {
+    /// Whether a tap passes.
+    pub fn wants(&self, key: TapKey) -> bool {
+        let layer = key.layer.is_none_or(|l| self.layers.as_ref().is_none_or(|r| r.contains(&l)));
+        let full = key.to_string();
+        layer && (self.names.is_empty() || self.names.iter().any(|n| glob(n, &full) || glob(n, key.name)))
+    }
+}
+
+/// Whether `text` matches `pattern`, in which `*` stands for any run of characters.
+fn glob(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = text.strip_prefix(first) else { return false };
+    let mut last = None;
+    for part in parts {
+        if let Some(middle) = last.replace(part) {
+            match rest.find(middle) {
+                Some(at) => rest = &rest[at + str::len(middle)..],
+                None => return false,
+            }
+        }
+    }
+    last.map_or(rest.is_empty(), |end| rest.ends_with(end))
+}
+
+/// Records the taps of passes into a file.
+pub struct PassRecorder<F> {
+    /// What was recorded.
+    pub file: TraceFile,
+    /// Put before every name: `enc/`, `dec/`.
+    pub prefix: String,
+    /// Decides by full name and key.
+    pub wants: F,
+    /// The key masks of attention layers to write, as `(layer, columns)`; columns are the last keys.
+    pub masks: Vec<(usize, usize)>,
+}
+
+impl<F: Fn(&str, TapKey) -> bool> PassRecorder<F> {
+    /// A recorder without passes yet.
+    pub fn new(wants: F) -> PassRecorder<F> {
+        PassRecorder { file: TraceFile::default(), prefix: String::new(), wants, masks: Vec::new() }
+    }
+
+    /// Name in the file. Logits belong to the case, not to a pass.
+    fn name(&self, key: TapKey) -> String {
+        if key.name == "logits" { "logits".into() } else { format!("{}{key}", self.prefix) }
+    }
+}
+
+impl<F: Fn(&str, TapKey) -> bool> TapSink for PassRecorder<F> {
+    fn begin(&mut self, program: &Program) {
+        for (i, op) in program.ops().iter().enumerate() {
+            let (Op::Attention(a), Some(layer)) = (op, program.layer_of(i)) else { continue };
+            let Some(&(_, columns)) = self.masks.iter().find(|m| m.0 == layer) else { continue };
+            let (rows, total) = (program.rows(), a.n_past + program.rows());
+            let first = total.saturating_sub(columns);
+            let seen = |row| {
+                let keys = a.mask.visible(a.n_past, rows, row);
+                (first..total).map(move |key| u8::from(keys.contains(&key)))
+            };
+            let mask: Vec<u8> = (0..rows).flat_map(seen).collect();
+            self.file.insert(
+                format!("{}kq_visible-{layer}", self.prefix),
+                vec![rows, total - first],
+                Elements::U8(mask),
+            );
+        }
+    }
+
+    fn wants(&self, key: TapKey) -> bool {
+        (self.wants)(&self.name(key), key)
+    }
+
+    fn tap(&mut self, key: TapKey, val: Val, data: TapData<'_>) {
+        let data = match data {
+            TapData::F32(x) => Elements::F32(x.to_vec()),
+            TapData::F64(x) => Elements::F64(x.to_vec()),
+            TapData::I32(x) => Elements::I32(x.to_vec()),
+        };
+        self.file.insert(self.name(key), vec![val.rows(), val.cols()], data);
+    }
+}
+
+/// Records the steps of a generation, one row per step.
+#[derive(Debug, Default)]
+pub struct GenerationRecorder {
+    /// Steps (over all canvases) whose raw logits are recorded.
+    pub logits_steps: Vec<usize>,
+    steps: usize,
+    canvas_len: usize,
+    vocab_len: usize,
+    ints: Vec<(&'static str, Vec<i32>)>,
+    masks: Vec<u8>,
+    stops: Vec<i32>,
+    entropy: Vec<f32>,
+    mean_entropy: Vec<f32>,
+    temperature: Vec<f32>,
+    u: Vec<f64>,
+    init: Vec<i32>,
+    raw_logits: Vec<f32>,
+}
+
+/// Row fields of ids, in the order of [`GenerationRecorder::step`].
+const ID_FIELDS: [&str; 5] = ["canvas_in", "canvas_out", "argmax", "denoiser", "renoise"];
+/// Scalar fields.
+const SCALAR_FIELDS: [&str; 3] = ["canvas_index", "step_left", "n_prefix"];
+
+impl GenerationRecorder {
+    /// Notes what an event shows.
+    pub fn event(&mut self, event: &Event<'_>) {
+        if let Event::Step(s) = event {
+            self.step(s);
+        }
+    }
+
+    fn step(&mut self, s: &StepEvent<'_>) {
+        if self.ints.is_empty() {
+            self.ints = ID_FIELDS.iter().chain(&SCALAR_FIELDS).map(|n| (*n, Vec::new())).collect();
+        }
+        self.canvas_len = s.canvas_in.len();
+        let r = s.result;
+        for (field, ids) in
+            self.ints.iter_mut().zip([s.canvas_in, &s.decision.canvas, &r.argmax, &r.sample, s.renoise])
+        {
+            field.1.extend(ids.iter().map(|&id| id as i32));
+        }
+        let scalars = [s.canvas, s.steps_max - s.step, s.n_prefix];
+        for (field, x) in self.ints[ID_FIELDS.len()..].iter_mut().zip(scalars) {
+            field.1.push(x as i32);
+        }
+        if s.step == 0 {
+            self.init.extend(s.canvas_in.iter().map(|&id| id as i32));
+        }
+        self.masks.extend(s.decision.accepted.iter().map(|&a| u8::from(a)));
+        self.stops.push(i32::from(s.decision.stop == Some(Stop::Converged)));
+        self.entropy.extend(&r.entropy);
+        self.mean_entropy.push(s.decision.mean_entropy);
+        self.temperature.push(s.temperature as f32);
+        self.u.extend(s.uniform);
+        if let Some(x) = s.logits.filter(|_| self.logits_steps.contains(&self.steps)) {
+            self.vocab_len = x.len() / self.canvas_len.max(1);
+            self.raw_logits.extend(x.iter().map(|&x| x as f32));
+        }
+        self.steps += 1;
+    }
+
+    /// The recording, with the prompt and what was committed after it.
+    pub fn finish(self, prompt: &[u32], committed: &[u32]) -> TraceFile {
+        let mut f = TraceFile::default();
+        let (n, c) = (self.steps, self.canvas_len);
+        for (name, x) in self.ints {
+            let shape = if SCALAR_FIELDS.contains(&name) { vec![n] } else { vec![n, c] };
+            f.insert(name, shape, Elements::I32(x));
+        }
+        f.insert("accepted", vec![n, c], Elements::U8(self.masks));
+        f.insert("stop", vec![n], Elements::I32(self.stops));
+        f.insert("entropy", vec![n, c], Elements::F32(self.entropy));
+        f.insert("mean_entropy", vec![n], Elements::F32(self.mean_entropy));
+        f.insert("temperature", vec![n], Elements::F32(self.temperature));
+        f.insert("u", vec![n, c], Elements::F64(self.u));
+        f.insert("init_canvas", vec![self.init.len() / c.max(1), c], Elements::I32(self.init));
+        let ids = |x: &[u32]| Elements::I32(x.iter().map(|&id| id as i32).collect());
+        f.insert("prompt_ids", vec![prompt.len()], ids(prompt));
+        let sequence = [prompt, committed].concat();
+        f.insert("sequence", vec![sequence.len()], ids(&sequence));
+        if self.vocab_len > 0 {
+            let steps: Vec<i32> = self.logits_steps.iter().filter(|&&s| s < n).map(|&s| s as i32).collect();
+            f.insert("raw_logits", vec![steps.len(), c, self.vocab_len], Elements::F32(self.raw_logits));
+            f.insert("raw_logits_step", vec![steps.len()], Elements::I32(steps));
+        }
+        f
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_take_names_patterns_and_layers() {
+        let key = |name, layer| TapKey { name, layer };
+        let f = TapFilter { names: vec!["l_out".into(), "Q*_pos-1".into(), "ffn*topk".into()], layers: None };
+        assert!(f.wants(key("l_out", Some(7))));
+        assert!(f.wants(key("Qcur_pos", Some(1))) && !f.wants(key("Qcur_pos", Some(2))));
+        assert!(f.wants(key("ffn_moe_topk", Some(0))) && !f.wants(key("ffn_moe_out", Some(0))));
+        let f = TapFilter { names: Vec::new(), layers: Some(1..=2) };
+        assert!(
+            f.wants(key("logits", None)) && f.wants(key("l_out", Some(2))) && !f.wants(key("l_out", Some(3)))
+        );
+        assert!(
+            glob("*", "anything")
+                && glob("a*b*c", "axxbyyc")
+                && !glob("a*b*c", "axxcyyb")
+                && !glob("ab", "abc")
+        );
+    }
+}

@@ -1,0 +1,100 @@
+//! From tensor names to weights: every missing, mis-shaped or unreadable tensor is reported at once.
+
+use std::collections::BTreeSet;
+
+use redraft_compute::{Weight, WeightId, WeightTable};
+use redraft_gguf::{Gguf, codec};
+
+use crate::Error;
+
+/// Collects the weights of an architecture from a file.
+pub struct WeightLoader<'a> {
+    gguf: &'a Gguf,
+    table: WeightTable,
+    used: BTreeSet<String>,
+    problems: Vec<String>,
+}
+
+impl<'a> WeightLoader<'a> {
+    /// A loader over the tensors of a file.
+    pub fn new(gguf: &'a Gguf) -> WeightLoader<'a> {
+        WeightLoader { gguf, table: WeightTable::default(), used: BTreeSet::new(), problems: Vec::new() }
+    }
+
+    /// Whether the file has a tensor of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.gguf.tensor(name).is_some()
+    }
+
+    /// A vector of `n` elements.
+    pub fn vector(&mut self, name: &str, n: usize) -> WeightId {
+        self.load(name, &[n])
+    }
+
+    /// A matrix `[rows = output features, cols = input features]`.
+    pub fn matrix(&mut self, name: &str, rows: usize, cols: usize) -> WeightId {
+        self.load(name, &[cols, rows])
+    }
+
+    /// A stack of `experts` matrices `[rows, cols]`.
+    pub fn stack(&mut self, name: &str, experts: usize, rows: usize, cols: usize) -> WeightId {
+        self.load(name, &[cols, rows, experts])
+    }
+
+    /// The elements of a vector that the host needs itself; empty when the tensor cannot be used.
+    pub fn values(&mut self, name: &str, n: usize) -> Vec<f32> {
+        let id = self.vector(name, n);
+        let Ok(w) = self.table.get(id) else { return Vec::new() };
+        let mut out = vec![0.0; n];
+        if let Some(codec) = codec(w.dtype) {
+            codec.dequantize(&w.bytes, &mut out);
+        }
+        if let Some(bad) = out.iter().find(|x| !(x.is_finite() && **x != 0.0)) {
+            self.problems.push(format!("{name}: expected finite non-zero numbers, found {bad}"));
+        }
+        out
+    }
+
+    /// `dims` in file order (contiguous first). A tensor that cannot be used is remembered and a handle is
+    /// returned that [`finish`](Self::finish) never lets out.
+    fn load(&mut self, name: &str, dims: &[usize]) -> WeightId {
+        let dangling = WeightId(u32::MAX);
+        let want: Vec<u64> = dims.iter().map(|&d| d as u64).collect();
+        let Some(t) = self.gguf.tensor(name) else {
+            self.problems.push(format!("{name}: missing, expected the shape {want:?}"));
+            return dangling;
+        };
+        self.used.insert(name.to_string());
+        // Trailing extents of 1 carry no meaning in the file format.
+        let trim = |d: &[u64]| d.iter().rposition(|&x| x != 1).map_or(0, |i| i + 1);
+        if t.dims[..trim(&t.dims)] != want[..trim(&want)] {
+            self.problems.push(format!("{name}: expected the shape {want:?}, found {:?}", t.dims));
+            return dangling;
+        }
+        let extent = |i: usize| dims.get(i).copied().unwrap_or(1);
+        let weight = Weight {
+            name: name.to_string(),
+            dtype: t.dtype,
+            experts: extent(2),
+            rows: extent(1),
+            cols: extent(0),
+            bytes: self.gguf.tensor_bytes(t),
+        };
+        self.table.add(weight).unwrap_or_else(|e| {
+            self.problems.push(e.to_string());
+            dangling
+        })
+    }
+
+    /// The table, and the names of tensors that nothing asked for.
+    ///
+    /// # Errors
+    /// [`Error::Weights`] with every problem met.
+    pub fn finish(self) -> Result<(WeightTable, Vec<String>), Error> {
+        if !self.problems.is_empty() {
+            return Err(Error::Weights { problems: self.problems });
+        }
+        let unused = self.gguf.tensors().iter().map(|t| &t.name).filter(|n| !self.used.contains(*n));
+        Ok((self.table, unused.cloned().collect()))
+    }
+}
