@@ -14,7 +14,7 @@ mod file;
 mod tests;
 mod vocab;
 
-pub use diffusion_gemma::{diffusion_gemma_26b, diffusion_gemma_tiny};
+pub use diffusion_gemma::{DIFFUSION_GEMMA, diffusion_gemma_26b, diffusion_gemma_tiny};
 pub use file::{Summary, SynthError, write};
 
 use redraft_gguf::{DType, GgufError, GgufWriter, Metadata};
