@@ -53,7 +53,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut table: BTreeMap<String, Row> = BTreeMap::new();
     for seed in 0..seeds {
         for (i, q) in questions.iter().enumerate() {
-            let options = RenderOptions { add_generation_prompt: true, ..RenderOptions::for_tokenizer(&tokenizer) };
+            let options =
+                RenderOptions { add_generation_prompt: true, ..RenderOptions::for_tokenizer(&tokenizer) };
             let prompt = tokenizer.encode_prompt(&template.render(&q.messages, &options)?)?;
             let request = Request {
                 prompt,

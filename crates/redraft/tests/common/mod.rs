@@ -23,7 +23,8 @@ pub(crate) fn oracle_cases() -> Vec<(String, TraceFile)> {
     let dir = testdata().join("oracle/cases");
     let mut paths: Vec<PathBuf> = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).collect();
     paths.sort();
-    let case = |p: &PathBuf| (p.file_stem().unwrap().to_string_lossy().into_owned(), TraceFile::open(p).unwrap());
+    let case =
+        |p: &PathBuf| (p.file_stem().unwrap().to_string_lossy().into_owned(), TraceFile::open(p).unwrap());
     paths.iter().map(case).collect()
 }
 
