@@ -122,6 +122,9 @@ pub trait Backend: Send {
     fn drop_kept(&mut self, seq: SeqId, slot: Slot) -> Result<(), ComputeError>;
 }
 
+/// Creates a backend over a model's weights.
+pub type CreateBackend = fn(&BackendOptions, Arc<WeightTable>) -> Result<Box<dyn Backend>, ComputeError>;
+
 /// One entry of [`BACKENDS`].
 pub struct BackendSpec {
     /// Name on the command line and in reports.
@@ -129,7 +132,7 @@ pub struct BackendSpec {
     /// One line for listings.
     pub about: &'static str,
     /// Creates the backend over a model's weights.
-    pub create: fn(&BackendOptions, Arc<WeightTable>) -> Result<Box<dyn Backend>, ComputeError>,
+    pub create: CreateBackend,
 }
 
 /// All backends.

@@ -178,10 +178,13 @@ fn check_attention(op: &'static str, o: &Attention) -> Result<(), ComputeError> 
         eq(op, "rows", o.q.rows(), v.rows())?;
     }
     same(op, "out", o.q, o.out)?;
-    if o.n_kv_heads == 0 || o.n_heads % o.n_kv_heads != 0 {
+    if o.cache_layer.is_none() {
+        eq(op, "n_past without a cache", 0, o.n_past)?;
+    }
+    if o.n_kv_heads == 0 || !o.n_heads.is_multiple_of(o.n_kv_heads) {
         return Err(wrong(op, "n_heads", format!("a multiple of n_kv_heads = {}", o.n_kv_heads), o.n_heads));
     }
-    let width = |heads: usize| heads.checked_mul(o.head_dim).unwrap_or(usize::MAX);
+    let width = |heads: usize| heads.saturating_mul(o.head_dim);
     eq(op, "columns of q", width(o.n_heads), o.q.cols())?;
     eq(op, "columns of k", width(o.n_kv_heads), o.k.cols())?;
     eq(op, "columns of v", width(o.n_kv_heads), o.v.cols())

@@ -13,9 +13,11 @@ mod check;
 pub mod cpu;
 pub mod error;
 mod host;
+pub mod math;
 pub mod op;
 pub mod program;
 pub mod reference;
+pub mod rng;
 pub mod value;
 pub mod weight;
 

@@ -1,0 +1,74 @@
+//! Products with weights.
+
+use redraft_gguf::codec;
+
+use super::arithmetic::Arithmetic;
+use crate::host::OpCx;
+use crate::math;
+use crate::op::MatMul;
+use crate::{ComputeError, Weight, WeightId};
+
+/// One weight, decoded row by row.
+pub(super) struct Rows<'a, A: Arithmetic> {
+    weight: &'a Weight,
+    raw: Vec<f32>,
+    row: Vec<A::R>,
+}
+
+impl<'a, A: Arithmetic> Rows<'a, A> {
+    pub(super) fn new(weight: &'a Weight) -> Self {
+        Rows { weight, raw: vec![0.0; weight.cols], row: Vec::with_capacity(weight.cols) }
+    }
+
+    /// Row `row` of matrix `expert`: dequantized, and flushed to zero below 2^-50.
+    pub(super) fn get(&mut self, expert: usize, row: usize) -> Result<&[A::R], ComputeError> {
+        let codec = codec(self.weight.dtype).ok_or_else(|| ComputeError::UnsupportedType {
+            weight: self.weight.name.clone(),
+            dtype: self.weight.dtype.name().to_string(),
+        })?;
+        codec.dequantize(self.weight.row(expert, row), &mut self.raw);
+        self.row.clear();
+        self.row.extend(self.raw.iter().map(|&w| A::weight(math::flush(w))));
+        Ok(&self.row)
+    }
+}
+
+/// A weight with one row.
+pub(super) fn vector<A: Arithmetic>(cx: &OpCx<'_, A::R>, id: WeightId) -> Result<Vec<A::R>, ComputeError> {
+    Ok(Rows::<A>::new(cx.weights.get(id)?).get(0, 0)?.to_vec())
+}
+
+/// The elements of `x`, `[rows, cols]`, with rows and columns exchanged.
+pub(super) fn transpose<R: Copy>(x: &[R], rows: usize, cols: usize) -> Vec<R> {
+    (0..cols).flat_map(|c| (0..rows).map(move |r| x[r * cols + c])).collect()
+}
+
+/// `acc[t] = sum_k x[k][t] * w[k]` for all rows `t` at once, `x` transposed: `k` ascends from +0, each product
+/// is rounded, then each sum.
+pub(super) fn dot_rows<A: Arithmetic>(acc: &mut [A::R], xt: &[A::R], w: &[A::R]) {
+    acc.fill(A::R::default());
+    for (x, &w) in xt.chunks_exact(acc.len().max(1)).zip(w) {
+        for (acc, &x) in acc.iter_mut().zip(x) {
+            *acc = *acc + x * w;
+        }
+    }
+}
+
+/// `out[t][n] = sum_k x[t][k] * w[n][k]`, `k` ascending from +0, then `+ bias[n]`.
+pub(super) fn matmul<A: Arithmetic>(o: &MatMul, cx: &mut OpCx<'_, A::R>) -> Result<(), ComputeError> {
+    let (rows, n_out) = (o.out.rows(), o.out.cols());
+    let bias = o.bias.map(|b| vector::<A>(cx, b)).transpose()?;
+    let mut out = cx.take_real(o.out);
+    let xt = transpose(cx.real(o.x), rows, o.x.cols()); // [cols, rows]
+    let mut w = Rows::<A>::new(cx.weights.get(o.w)?);
+    let mut acc = vec![A::R::default(); rows];
+    for n in 0..n_out {
+        dot_rows::<A>(&mut acc, &xt, w.get(0, n)?);
+        for (t, &y) in acc.iter().enumerate() {
+            let y = bias.as_ref().map_or(y, |b| y + b[n]);
+            out[t * n_out + n] = A::store(y);
+        }
+    }
+    cx.put_real(o.out, out);
+    Ok(())
+}

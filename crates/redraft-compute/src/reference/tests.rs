@@ -1,0 +1,479 @@
+//! Each op on values that can be computed by hand, and all of them in f32 against f64.
+
+use super::stats::sample;
+use super::testing::{Data, W, backend, distance, noise, noise32, run, table};
+use crate::backend::{InputData, KvLayout, Precision};
+use crate::op::{Activation, Factor, GateUp, Mask, RopeStyle};
+use crate::program::{AttentionSpec, Blind, ProgramBuilder};
+use crate::{ComputeError, Kind, Val, WeightId};
+
+const EXACT: [Precision; 2] = [Precision::F32, Precision::F64];
+
+fn real(x: &[f64]) -> Data {
+    Data::Real(x.to_vec())
+}
+
+/// Runs an op in f32 and f64 and compares its first output with `expected`.
+fn check(
+    weights: &[W<'_>],
+    rows: usize,
+    inputs: &[Data],
+    build: impl Fn(&mut ProgramBuilder, &[Val], &[WeightId]) -> Result<Vec<Val>, ComputeError>,
+    expected: &[f64],
+) {
+    for p in EXACT {
+        let out = run(p, weights, rows, inputs, &build).unwrap();
+        let d = distance(out[0].real(), expected);
+        assert!(d < 3e-7, "{p:?}: {:?} instead of {expected:?}", out[0]);
+    }
+}
+
+#[test]
+fn embed_takes_scaled_rows_and_refuses_foreign_ids() {
+    let w: [W<'_>; 1] = [("e", [1, 3, 2], &[1.0, 2.0, 3.0, 4.0, 5.0, 1e-20])];
+    let build = |b: &mut ProgramBuilder, v: &[Val], w: &[WeightId]| Ok(vec![b.embed(v[0], w[0], 2.0)?]);
+    check(&w, 2, &[Data::Int(vec![2, 0])], build, &[10.0, 0.0, 2.0, 4.0]);
+    for id in [3, -1, i32::MAX, i32::MIN] {
+        let e = run(Precision::F32, &w, 2, &[Data::Int(vec![0, id])], build).unwrap_err();
+        assert!(
+            matches!(e, ComputeError::IdOutOfRange { op: "Embed", row: 1, limit: 3, id: i } if i == i64::from(id)),
+            "{e}"
+        );
+    }
+}
+
+#[test]
+fn soft_embed_mixes_rows() {
+    let w: [W<'_>; 1] = [("e", [1, 3, 2], &[1.0, 2.0, 3.0, 4.0, 5.0, 8.0])];
+    let p = real(&[0.5, 0.5, 0.0, 0.0, 0.25, 0.75]);
+    check(&w, 2, &[p], |b, v, w| Ok(vec![b.soft_embed(v[0], w[0], 2.0)?]), &[4.0, 6.0, 9.0, 14.0]);
+}
+
+#[test]
+fn matmul_adds_the_bias_after_a_sequential_sum() {
+    let w: [W<'_>; 2] = [("w", [1, 2, 3], &[1.0, 2.0, 3.0, -1.0, 0.5, 0.0]), ("b", [1, 1, 2], &[10.0, 20.0])];
+    let x = real(&[1.0, 1.0, 1.0, 2.0, 4.0, 0.0]);
+    check(&w, 2, &[x], |b, v, w| Ok(vec![b.matmul_bias(v[0], w[0], Some(w[1]))?]), &[16.0, 19.5, 20.0, 20.0]);
+    // 2^24 + 1 + 1 stays 2^24 when added in order; 1 + 1 + 2^24 does not.
+    let big = 16_777_216.0;
+    let w: [W<'_>; 1] = [("w", [1, 1, 3], &[1.0, 1.0, 1.0])];
+    let build = |b: &mut ProgramBuilder, v: &[Val], w: &[WeightId]| Ok(vec![b.matmul(v[0], w[0])?]);
+    let out = run(Precision::F32, &w, 2, &[real(&[big, 1.0, 1.0, 1.0, 1.0, big])], build).unwrap();
+    assert_eq!(out[0], real(&[big, big + 2.0]));
+}
+
+#[test]
+fn products_are_rounded_before_they_are_added() {
+    // (1 + 2^-12)^2 - (1 + 2^-11) is 2^-24 when fused and 0 when rounded in between.
+    let a = 1.0 + 2f64.powi(-12);
+    let w: [W<'_>; 1] = [("w", [1, 1, 2], &[1.0, a as f32])];
+    let x = real(&[-(1.0 + 2f64.powi(-11)), a]);
+    let build = |b: &mut ProgramBuilder, v: &[Val], w: &[WeightId]| Ok(vec![b.matmul(v[0], w[0])?]);
+    assert_eq!(run(Precision::F32, &w, 1, std::slice::from_ref(&x), build).unwrap()[0], real(&[0.0]));
+    assert_eq!(run(Precision::F64, &w, 1, &[x], build).unwrap()[0], real(&[2f64.powi(-24)]));
+}
+
+#[test]
+fn rms_norm_over_rows_and_heads() {
+    let w: [W<'_>; 1] = [("w", [1, 1, 2], &[1.0, 2.0])];
+    // Mean of squares of (3, 4) plus eps: 12.5 + 3.5 = 16.
+    let x = real(&[3.0, 4.0, 4.0, 3.0]);
+    check(
+        &w,
+        1,
+        std::slice::from_ref(&x),
+        |b, v, w| Ok(vec![b.rms_norm(v[0], Some(w[0]), 3.5, 2)?]),
+        &[0.75, 2.0, 1.0, 1.5],
+    );
+    check(
+        &[],
+        1,
+        std::slice::from_ref(&x),
+        |b, v, _| Ok(vec![b.rms_norm(v[0], None, 3.5, 4)?]),
+        &[0.75, 1.0, 1.0, 0.75],
+    );
+    let zero =
+        run(Precision::F32, &[], 1, &[real(&[0.0; 4])], |b, v, _| Ok(vec![b.rms_norm(v[0], None, 1e-6, 4)?]));
+    assert_eq!(zero.unwrap()[0], real(&[0.0; 4]));
+}
+
+#[test]
+fn elementwise_ops() {
+    let w: [W<'_>; 1] = [("s", [1, 1, 1], &[0.5])];
+    let (a, b2) = (real(&[1.0, -2.0]), real(&[0.25, 2.0]));
+    check(
+        &w,
+        1,
+        std::slice::from_ref(&a),
+        |b, v, _| Ok(vec![b.scale(v[0], Factor::Const(3.0))?]),
+        &[3.0, -6.0],
+    );
+    check(
+        &w,
+        1,
+        std::slice::from_ref(&a),
+        |b, v, w| Ok(vec![b.scale(v[0], Factor::Scalar(w[0]))?]),
+        &[0.5, -1.0],
+    );
+    check(&w, 1, &[a.clone(), b2.clone()], |b, v, _| Ok(vec![b.add(v[0], v[1])?]), &[1.25, 0.0001 - 0.0001]);
+    // silu(1) and silu(-2); gelu_tanh(1) and gelu_tanh(-2) from the published formula.
+    let silu = [0.731_058_578_63, -0.238_405_844_04];
+    let gelu = [0.841_191_990_6, -0.045_402_305_9];
+    for (act, y) in [(Activation::Silu, silu), (Activation::GeluTanh, gelu)] {
+        check(
+            &w,
+            1,
+            &[a.clone(), b2.clone()],
+            |b, v, _| Ok(vec![b.glu(v[0], v[1], act)?]),
+            &[0.25 * y[0], 2.0 * y[1]],
+        );
+    }
+    check(
+        &w,
+        1,
+        &[real(&[15.0, -300.0])],
+        |b, v, _| Ok(vec![b.softcap(v[0], 30.0)?]),
+        &[30.0 * 0.5f64.tanh(), -30.0],
+    );
+}
+
+#[test]
+fn every_stored_number_is_zero_or_at_least_two_to_the_minus_fifty() {
+    let tiny = 2f64.powi(-30);
+    let x = real(&[tiny, 1.0]);
+    let out = run(Precision::F32, &[], 1, std::slice::from_ref(&x), |b, v, _| {
+        let scaled = b.scale(v[0], Factor::Const(tiny))?;
+        let sum = b.add(v[0], v[0])?;
+        Ok(vec![scaled, sum])
+    });
+    let out = out.unwrap();
+    assert_eq!(out[0], real(&[0.0, tiny]), "2^-60 is flushed");
+    assert_eq!(out[1], real(&[2.0 * tiny, 2.0]));
+    let out = run(Precision::F32, &[], 1, &[real(&[-1e-30, 1e-3])], |_, v, _| Ok(vec![v[0]])).unwrap();
+    assert_eq!(out[0].real()[0].to_bits(), 0, "inputs, too, and to +0");
+}
+
+#[test]
+fn rope_turns_pairs_and_copies_the_rest() {
+    // A quarter turn for pair 0 and none for pair 1.
+    let t = real(&[0.0, 1.0, 1.0, 0.0]);
+    let x = real(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0]);
+    let neox = [-3.0, 2.0, 1.0, 4.0, 5.0, -8.0, 7.0, 6.0, 9.0, 10.0];
+    let interleaved = [-2.0, 1.0, 3.0, 4.0, 5.0, -7.0, 6.0, 8.0, 9.0, 10.0];
+    for (style, expected) in [(RopeStyle::Neox, neox), (RopeStyle::Interleaved, interleaved)] {
+        check(&[], 1, &[x.clone(), t.clone()], |b, v, _| Ok(vec![b.rope(v[0], v[1], 5, style)?]), &expected);
+    }
+}
+
+fn spec(n_heads: usize, n_kv_heads: usize, head_dim: usize, mask: Mask) -> AttentionSpec {
+    AttentionSpec { cache_layer: None, n_heads, n_kv_heads, head_dim, scale: 1.0, mask }
+}
+
+#[test]
+fn attention_weighs_visible_values() {
+    // Scores ln 3 and 0: weights 3/4 and 1/4. Row 0 sees itself only.
+    let q = real(&[9.0, 1.0]);
+    let k = real(&[3f64.ln(), 0.0]);
+    let v = real(&[4.0, 8.0]);
+    let mask = Mask::Causal { window: None };
+    let build = move |b: &mut ProgramBuilder, x: &[Val], _: &[WeightId]| {
+        Ok(vec![b.attention([x[0], x[1], x[2]], spec(1, 1, 1, mask))?])
+    };
+    check(&[], 2, &[q.clone(), k.clone(), v.clone()], build, &[4.0, 5.0]);
+    // The canvas sees everything; a window of one sees only itself.
+    let q = real(&[1.0, 1.0]);
+    for (mask, expected) in
+        [(Mask::Canvas { prefix: Some(0) }, [5.0, 5.0]), (Mask::Causal { window: Some(1) }, [4.0, 8.0])]
+    {
+        let build = move |b: &mut ProgramBuilder, x: &[Val], _: &[WeightId]| {
+            Ok(vec![b.attention([x[0], x[1], x[2]], spec(1, 1, 1, mask))?])
+        };
+        check(&[], 2, &[q.clone(), k.clone(), v.clone()], build, &expected);
+    }
+}
+
+#[test]
+fn attention_scales_scores_and_shares_kv_heads() {
+    // Two query heads on one KV head of two channels; scale 1/2.
+    let q = real(&[2.0 * 3f64.ln(), 0.0, 0.0, 2.0 * 3f64.ln()]);
+    let q = real(&[q.real(), q.real()].concat());
+    let k = real(&[1.0, 0.0, 0.0, 1.0]);
+    let v = real(&[4.0, 0.0, 0.0, 8.0]);
+    let build = |b: &mut ProgramBuilder, x: &[Val], _: &[WeightId]| {
+        let s = AttentionSpec { scale: 0.5, ..spec(2, 1, 2, Mask::Canvas { prefix: None }) };
+        Ok(vec![b.attention([x[0], x[1], x[2]], s)?])
+    };
+    let row = [3.0, 2.0, 1.0, 6.0];
+    check(&[], 2, &[q, k, v], build, &[row, row].concat());
+}
+
+/// A prompt of four positions, whole or in two chunks, then a canvas of two: the results are the same bits.
+#[test]
+fn cached_keys_are_keys() {
+    let d = 4;
+    let (weights, _) = table(&[]);
+    let layout = KvLayout { widths: vec![d] };
+    let x = noise(1, 6 * d);
+    let mut results = Vec::new();
+    for chunks in [vec![4], vec![3, 1]] {
+        let mut be = backend(Precision::F32, &weights);
+        let seq = be.seq_create(&layout).unwrap();
+        let mut n_past = 0;
+        let mut pass = |n_past: usize, rows: usize, append: bool, window| {
+            let mut b = ProgramBuilder::new(&weights, n_past, rows);
+            let v = b.input("x", d, Kind::Real).unwrap();
+            let mask = if append { Mask::Causal { window } } else { Mask::Canvas { prefix: window } };
+            let s = AttentionSpec { cache_layer: Some(0), ..spec(1, 1, d, mask) };
+            let y = b.attention([v, v, v], s).unwrap();
+            if append {
+                b.kv_append(0, v, v).unwrap();
+            }
+            b.output(y);
+            let mut out = super::testing::Outputs::default();
+            be.run(&b.finish(), seq, &[InputData::F64(&x[n_past * d..][..rows * d])], &mut out).unwrap();
+            out.0.remove(0)
+        };
+        let mut prompt = Vec::new();
+        for rows in chunks {
+            prompt.extend_from_slice(pass(n_past, rows, true, Some(3)).real());
+            n_past += rows;
+        }
+        let canvas = [pass(n_past, 2, false, None), pass(n_past, 2, false, Some(2))];
+        assert_ne!(canvas[0], canvas[1], "the prefix is cut");
+        assert_eq!(be.seq_len(seq).unwrap(), 4);
+        results.push((prompt, canvas));
+    }
+    assert_eq!(results[0], results[1]);
+}
+
+#[test]
+fn router_prefers_the_lower_id_and_scales_last() {
+    // Probabilities 1/8, 3/8, 3/8, 1/8.
+    let l3 = 3f64.ln();
+    let x = real(&[0.0, l3, l3, 0.0]);
+    let w: [W<'_>; 1] = [("s", [1, 1, 4], &[1.0, 2.0, 3.0, 4.0])];
+    for p in EXACT {
+        let out = run(p, &w, 1, std::slice::from_ref(&x), |b, v, w| {
+            let (probs, ids, plain) = b.moe_route(v[0], 3, false, None)?;
+            let (_, _, scaled) = b.moe_route(v[0], 2, true, Some(w[0]))?;
+            Ok(vec![probs, ids, plain, scaled])
+        });
+        let out = out.unwrap();
+        assert!(distance(out[0].real(), &[0.125, 0.375, 0.375, 0.125]) < 3e-7);
+        assert_eq!(out[1].int(), [1, 2, 0]);
+        assert!(distance(out[2].real(), &[0.375, 0.375, 0.125]) < 3e-7);
+        assert!(distance(out[3].real(), &[0.5 * 2.0, 0.5 * 3.0]) < 3e-7);
+    }
+}
+
+#[test]
+fn experts_are_gated_blocks_summed_by_slot() {
+    // Two experts, one input, one hidden channel: down * (silu(gate x) * (up x)).
+    let silu = |x: f64| x / (1.0 + (-x).exp());
+    let fused: W<'_> = ("gu", [2, 2, 1], &[1.0, 2.0, -1.0, 3.0]);
+    let down: W<'_> = ("d", [2, 1, 1], &[10.0, 100.0]);
+    let split: [W<'_>; 3] = [("g", [2, 1, 1], &[1.0, -1.0]), ("u", [2, 1, 1], &[2.0, 3.0]), down];
+    let x = real(&[1.0, 2.0]);
+    let ids = Data::Int(vec![0, 1, 1, 0]);
+    let weights = real(&[0.75, 0.25, 0.5, 0.125]);
+    let expert = |e: usize, x: f64| [10.0 * silu(x) * 2.0 * x, 100.0 * silu(-x) * 3.0 * x][e];
+    let expected =
+        [0.75 * expert(0, 1.0) + 0.25 * expert(1, 1.0), 0.5 * expert(1, 2.0) + 0.125 * expert(0, 2.0)];
+    let inputs = [x, ids, weights];
+    let act = Activation::Silu;
+    check(
+        &[fused, down],
+        2,
+        &inputs,
+        |b, v, w| Ok(vec![b.moe_experts(v[0], (v[1], v[2]), GateUp::Fused(w[0]), w[1], act)?]),
+        &expected,
+    );
+    check(
+        &split,
+        2,
+        &inputs,
+        |b, v, w| {
+            let gu = GateUp::Split { gate: w[0], up: w[1] };
+            Ok(vec![b.moe_experts(v[0], (v[1], v[2]), gu, w[2], act)?])
+        },
+        &expected,
+    );
+    for id in [2, -1] {
+        let mut inputs = inputs.clone();
+        inputs[1] = Data::Int(vec![0, 1, id, 0]);
+        let e = run(Precision::F32, &[fused, down], 2, &inputs, |b, v, w| {
+            Ok(vec![b.moe_experts(v[0], (v[1], v[2]), GateUp::Fused(w[0]), w[1], act)?])
+        });
+        assert!(matches!(e, Err(ComputeError::IdOutOfRange { op: "MoeExperts", row: 1, limit: 2, .. })));
+    }
+}
+
+#[test]
+fn an_expert_is_the_same_bits_as_its_matmuls() {
+    let (n, ff, rows) = (40, 24, 3);
+    let gate_up = noise32(1, 2 * 2 * ff * n);
+    let down = noise32(2, 2 * n * ff);
+    let second = |x: &[f32], from: usize, len: usize| x[x.len() / 2..][from..from + len].to_vec();
+    let (g, u, d) = (second(&gate_up, 0, ff * n), second(&gate_up, ff * n, ff * n), second(&down, 0, n * ff));
+    let w: [W<'_>; 5] = [
+        ("gu", [2, 2 * ff, n], &gate_up),
+        ("d", [2, n, ff], &down),
+        ("g1", [1, ff, n], &g),
+        ("u1", [1, ff, n], &u),
+        ("d1", [1, n, ff], &d),
+    ];
+    let inputs = [Data::Real(noise(3, rows * n)), Data::Int(vec![1; rows]), real(&[1.0; 3])];
+    let out = run(Precision::F32, &w, rows, &inputs, |b, v, w| {
+        let act = Activation::GeluTanh;
+        let experts = b.moe_experts(v[0], (v[1], v[2]), GateUp::Fused(w[0]), w[1], act)?;
+        let (gate, up) = (b.matmul(v[0], w[2])?, b.matmul(v[0], w[3])?);
+        let h = b.glu(gate, up, act)?;
+        Ok(vec![experts, b.matmul(h, w[4])?])
+    });
+    let out = out.unwrap();
+    assert_eq!(out[0], out[1]);
+}
+
+#[test]
+fn softmax_and_stats() {
+    let l3 = 3f64.ln();
+    let x = real(&[0.0, l3, 0.0, l3]);
+    let p = [0.125, 0.375, 0.125, 0.375];
+    check(&[], 1, std::slice::from_ref(&x), |b, v, _| Ok(vec![b.softmax(v[0])?]), &p);
+    let entropy: f64 = -p.iter().map(|p| p * p.ln()).sum::<f64>();
+    // Running sums 1/8, 4/8, 5/8, 1.
+    for (u, id) in [(0.1, 0), (0.2, 1), (0.49, 1), (0.55, 2), (0.7, 3), (0.999_999, 3), (1.0, 3)] {
+        for precision in EXACT {
+            let out = run(precision, &[], 1, &[x.clone(), real(&[u])], |b, v, _| {
+                let (stats, picks) = b.token_stats(v[0], v[1])?;
+                Ok(vec![stats, picks])
+            });
+            let out = out.unwrap();
+            assert!(distance(out[0].real(), &[l3, 8f64.ln(), entropy]) < 2e-7, "{:?}", out[0]);
+            assert_eq!(out[1].int(), [1, id], "u = {u}; the lower of two equal ids is the argmax");
+        }
+    }
+}
+
+#[test]
+fn a_certain_row_has_no_entropy() {
+    let out = run(Precision::F32, &[], 1, &[real(&[0.0, 200.0, 0.0]), real(&[0.5])], |b, v, _| {
+        let (stats, picks) = b.token_stats(v[0], v[1])?;
+        Ok(vec![stats, picks, b.softmax(v[0])?])
+    });
+    let out = out.unwrap();
+    assert_eq!(out[0], real(&[200.0, 200.0, 0.0]));
+    assert_eq!(out[1].int(), [1, 1]);
+    assert_eq!(out[2], real(&[0.0, 1.0, 0.0]), "the reciprocal of 1 is 1");
+}
+
+#[test]
+fn sampling_finds_the_tile_and_the_id_in_it() {
+    let mut e = vec![0.0f32; 3000];
+    (e[5], e[1030], e[2999]) = (1.0, 2.0, 1.0);
+    for (u, id) in [(1e-8, 5), (0.25, 5), (0.26, 1030), (0.75, 1030), (0.76, 2999), (1.0, 2999)] {
+        assert_eq!(sample(&e, u), id, "u = {u}");
+    }
+    // Out of (0, 1): still an id of the row.
+    assert_eq!(sample(&e, 2.0), 2999);
+    assert!(sample(&e, f32::NAN) < 3000);
+    assert_eq!(sample(&[0.0f32; 4], 0.5), 0);
+    // In one tile, 2^24 in order swallows the ones after it; 16 accumulators do not. The target between the
+    // two sums is reached by no id, and the last with a weight is taken.
+    let mut e = vec![0.0f32; 1024];
+    (e[0], e[1], e[2], e[3]) = (16_777_216.0, 1.0, 1.0, 1.0);
+    assert_eq!(crate::math::reduce::sum(&e), 16_777_218.0);
+    assert_eq!(sample(&e, 1.0), 3);
+}
+
+#[test]
+fn nan_and_infinity_are_errors_that_name_the_place() {
+    let huge = real(&[1.0, 3e38]);
+    let e = run(Precision::F32, &[], 1, &[huge], |b, v, _| Ok(vec![b.scale(v[0], Factor::Const(10.0))?]));
+    assert!(matches!(e, Err(ComputeError::NotFinite { op: "Scale", col: 1, value: "infinity", .. })));
+    for w in [f32::NAN, f32::INFINITY] {
+        let w: [W<'_>; 1] = [("w", [1, 1, 2], &[1.0, w])];
+        let e = run(Precision::F32, &w, 1, &[real(&[1.0, 0.0])], |b, v, w| Ok(vec![b.matmul(v[0], w[0])?]));
+        assert!(matches!(e, Err(ComputeError::NotFinite { op: "MatMul", value: "NaN", .. })));
+    }
+}
+
+#[test]
+fn f32_is_close_to_f64_for_every_op() {
+    let (t, n, heads, d, vocab, experts, ff) = (5, 48, 4, 12, 3000, 6, 20);
+    let (emb, wq, wr) = (noise32(1, vocab * n), noise32(2, n * n), noise32(3, experts * n));
+    let (gu, dn) = (noise32(4, experts * 2 * ff * n), noise32(5, experts * n * ff));
+    let (norm, bias) = (noise32(6, n), noise32(7, n));
+    let weights: [W<'_>; 7] = [
+        ("emb", [1, vocab, n], &emb),
+        ("wq", [1, n, n], &wq),
+        ("wr", [1, experts, n], &wr),
+        ("gu", [experts, 2 * ff, n], &gu),
+        ("dn", [experts, n, ff], &dn),
+        ("norm", [1, 1, n], &norm),
+        ("bias", [1, 1, n], &bias),
+    ];
+    let rope = crate::math::rope_table(1000, t, d, 10_000.0, d, None);
+    let inputs = [
+        Data::Int(vec![0, 7, 99, 2999, 1]),
+        Data::Real(rope),
+        Data::Real(noise(8, t).iter().map(|u| u / 2.0 + 0.5).collect()),
+    ];
+    let go = |precision| {
+        run(precision, &weights, t, &inputs, |b, v, w| {
+            let x = b.embed(v[0], w[0], 48f64.sqrt())?;
+            let h = b.rms_norm(x, Some(w[5]), 1e-6, n)?;
+            let q = b.matmul_bias(h, w[1], Some(w[6]))?;
+            let q = b.rope(q, v[1], d, RopeStyle::Neox)?;
+            let s = AttentionSpec { scale: 0.3, ..spec(heads, heads, d, Mask::Canvas { prefix: None }) };
+            let a = b.attention([q, q, h], s)?;
+            let a = b.add(x, a)?;
+            let r = b.rms_norm(a, None, 1e-6, n)?;
+            let r2 = b.scale(r, Factor::Const(0.5))?;
+            let logits = b.matmul(r2, w[2])?;
+            let (probs, ids, ws) = b.moe_route(logits, 2, true, None)?;
+            let m = b.moe_experts(r, (ids, ws), GateUp::Fused(w[3]), w[4], Activation::GeluTanh)?;
+            let g = b.glu(m, r, Activation::Silu)?;
+            let y = b.rms_norm(g, Some(w[5]), 1e-6, n)?;
+            let z = b.matmul(y, w[0])?;
+            let z = b.softcap(z, 30.0)?;
+            let p = b.softmax(z)?;
+            let se = b.soft_embed(p, w[0], 7.0)?;
+            let (stats, picks) = b.token_stats(z, v[2])?;
+            Ok(vec![x, h, q, a, r2, probs, ws, m, g, z, p, se, stats, ids, picks])
+        })
+        .unwrap()
+    };
+    let (f32s, f64s, bf16s) = (go(Precision::F32), go(Precision::F64), go(Precision::Bf16));
+    for (i, (a, b)) in f32s.iter().zip(&f64s).enumerate() {
+        match (a, b) {
+            (Data::Real(a), Data::Real(b)) => {
+                let d = distance(a, b);
+                assert!(d < 5e-6, "output {i}: {d:e}");
+                if i < 5 {
+                    let d = distance(bf16s[i].real(), b);
+                    assert!((1e-4..0.05).contains(&d), "bf16, output {i}: {d:e}");
+                }
+            }
+            _ => assert_eq!(a, b, "output {i}"),
+        }
+    }
+    for (i, x) in bf16s.iter().enumerate().filter(|(i, _)| ![5, 6, 9, 12, 13, 14].contains(i)) {
+        assert!(x.real().iter().all(|&x| (x as f32).to_bits() & 0xFFFF == 0), "output {i} is not in bf16");
+    }
+}
+
+#[test]
+fn other_levels_and_missing_caches_are_refused() {
+    let (weights, _) = table(&[]);
+    let options = crate::BackendOptions { level: Some("avx2".into()), ..Default::default() };
+    assert!(matches!((super::SPEC.create)(&options, weights.clone()), Err(ComputeError::Unavailable { .. })));
+    let mut b = ProgramBuilder::new(&weights, 3, 1);
+    let v = b.input("x", 2, Kind::Real).unwrap();
+    let e = b.attention([v, v, v], spec(1, 1, 2, Mask::Causal { window: None })).unwrap_err();
+    assert!(matches!(e, ComputeError::Shape { op: "Attention", .. }), "{e}");
+    let mut be = backend(Precision::F32, &weights);
+    let seq = be.seq_create(&KvLayout::default()).unwrap();
+    let e = be.run(&b.finish(), seq, &[], &mut Blind).unwrap_err();
+    assert!(matches!(e, ComputeError::CacheLength { expected: 3, found: 0 }), "{e}");
+}

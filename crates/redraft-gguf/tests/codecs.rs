@@ -1,0 +1,358 @@
+//! Block codecs against the reference implementations (`testdata/blocks`) and against their written layouts.
+
+#![allow(clippy::unwrap_used)] // helpers of tests fail the test
+
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use redraft_gguf::{BlockCodec, CODECS, DType, Gguf, OpenOptions, Unpacked, codec};
+
+const INPUTS: [&str; 3] = ["gaussian", "heavy", "model"];
+
+fn blocks_dir() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/blocks")
+}
+
+fn open(name: &str) -> Gguf {
+    Gguf::open(&blocks_dir().join(name), &OpenOptions::default()).unwrap()
+}
+
+/// The golden file of a codec's type.
+fn golden(c: &dyn BlockCodec) -> Gguf {
+    open(&format!("{}.gguf", c.dtype().name().to_lowercase()))
+}
+
+fn bytes(file: &Gguf, tensor: &str) -> Vec<u8> {
+    let t = file.tensor(tensor).unwrap_or_else(|| panic!("tensor {tensor}"));
+    file.tensor_bytes(t).to_vec()
+}
+
+/// The values of a tensor of any type.
+fn values(file: &Gguf, tensor: &str) -> Vec<f32> {
+    let t = file.tensor(tensor).unwrap_or_else(|| panic!("tensor {tensor}"));
+    let mut out = vec![0.0; t.n_elements() as usize];
+    codec(t.dtype).unwrap().dequantize(&file.tensor_bytes(t), &mut out);
+    out
+}
+
+fn decode(c: &dyn BlockCodec, blocks: &[u8]) -> Vec<f32> {
+    let mut out = vec![0.0; blocks.len() / c.block_bytes() * c.block_len()];
+    c.dequantize(blocks, &mut out);
+    out
+}
+
+fn encode(c: &dyn BlockCodec, x: &[f32], weights: Option<&[f32]>) -> Vec<u8> {
+    // Filled, so that a byte that is not written shows.
+    let mut out = vec![0xA5; x.len() / c.block_len() * c.block_bytes()];
+    c.quantize(x, weights, &mut out);
+    out
+}
+
+fn quantized() -> impl Iterator<Item = &'static dyn BlockCodec> {
+    CODECS.iter().copied().filter(|c| c.block_len() > 1)
+}
+
+/// Codecs that have a golden file: all but plain F32.
+fn with_golden() -> impl Iterator<Item = &'static dyn BlockCodec> {
+    CODECS.iter().copied().filter(|c| c.dtype() != DType::F32)
+}
+
+#[test]
+fn sizes_agree_with_the_table_of_types() {
+    assert!(CODECS.windows(2).all(|w| w[0].dtype() < w[1].dtype()));
+    for c in CODECS {
+        let info = c.dtype().info().unwrap();
+        assert_eq!((c.block_len(), c.block_bytes()), (info.block_len, info.block_bytes), "{}", info.name);
+        assert_eq!(codec(c.dtype()).unwrap().dtype(), c.dtype());
+    }
+    assert!(codec(DType::IQ1_S).is_none());
+    assert!(codec(DType(43)).is_none());
+}
+
+#[test]
+fn values_equal_the_reference_bit_for_bit() {
+    let mut wrong = Vec::new();
+    for c in with_golden() {
+        let file = golden(c);
+        for set in ["random", "encoded"] {
+            let want = values(&file, &format!("{set}.values"));
+            let got = decode(c, &bytes(&file, set));
+            assert_eq!(got.len(), want.len());
+            for (i, (g, w)) in got.iter().zip(&want).enumerate() {
+                if g.to_bits() != w.to_bits() && !(g.is_nan() && w.is_nan()) {
+                    wrong.push(format!("{} {set}[{i}]: {g:e}, reference {w:e}", c.dtype()));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong[..wrong.len().min(20)].join("\n"));
+}
+
+#[test]
+fn f32_is_stored_as_it_is() {
+    let c = codec(DType::F32).unwrap();
+    let x = [0.0, -0.0, 1.5, f32::MIN_POSITIVE / 2.0, f32::INFINITY, f32::MAX];
+    let back = decode(c, &encode(c, &x, None));
+    assert!(x.iter().zip(&back).all(|(a, b)| a.to_bits() == b.to_bits()));
+    assert!(!c.unpack(&[0; 4], &mut Unpacked::new()));
+}
+
+#[test]
+fn types_without_a_choice_are_encoded_as_by_the_reference() {
+    for dtype in [DType::F16, DType::BF16, DType::Q8_0] {
+        let c = codec(dtype).unwrap();
+        let x = values(&open("inputs.gguf"), "model");
+        assert_eq!(encode(c, &x[..4 * 256], None), bytes(&golden(c), "encoded"), "{dtype}");
+    }
+}
+
+/// The same formula as the documentation of `Unpacked`, in the other order of loops.
+#[test]
+fn dequantize_is_the_formula_over_unpack() {
+    let mut u = Unpacked::new();
+    for c in quantized() {
+        let raw = bytes(&golden(c), "random");
+        for block in raw.chunks_exact(c.block_bytes()) {
+            assert!(c.unpack(block, &mut u));
+            assert_eq!((u.len, u.codes().len()), (c.block_len(), c.block_len()));
+            for (i, v) in decode(c, block).into_iter().enumerate() {
+                let s = i / u.sub_len;
+                let w =
+                    (u.d * f32::from(u.scales[s])) * f32::from(u.codes[i]) - (u.dmin * f32::from(u.mins[s]));
+                assert!(v.to_bits() == w.to_bits() || (v.is_nan() && w.is_nan()), "{}", c.dtype());
+            }
+            assert_eq!(u.has_mins(), matches!(c.dtype(), DType::Q5_1 | DType::Q4_K | DType::Q5_K));
+        }
+    }
+}
+
+/// Where the layout drawings put bit `b` of the code of weight `i`: (byte, bit).
+fn code_bit(dtype: DType, i: usize, b: usize) -> (usize, usize) {
+    match dtype {
+        DType::Q8_0 => (2 + i, b),
+        DType::Q4_0 => (2 + i % 16, i / 16 * 4 + b),
+        DType::Q5_0 if b == 4 => (2 + i / 8, i % 8),
+        DType::Q5_0 => (6 + i % 16, i / 16 * 4 + b),
+        DType::Q5_1 if b == 4 => (4 + i / 8, i % 8),
+        DType::Q5_1 => (8 + i % 16, i / 16 * 4 + b),
+        DType::Q4_K => (16 + i / 64 * 32 + i % 32, i / 32 % 2 * 4 + b),
+        DType::Q5_K if b == 4 => (16 + i % 32, i / 32),
+        DType::Q5_K => (48 + i / 64 * 32 + i % 32, i / 32 % 2 * 4 + b),
+        DType::Q6_K if b >= 4 => (128 + i / 128 * 32 + i % 32, i / 32 % 4 * 2 + b - 4),
+        DType::Q6_K => (i / 128 * 64 + i % 64, i / 64 % 2 * 4 + b),
+        _ => panic!("{dtype} has no layout here"),
+    }
+}
+
+/// Bits of a code, and what is subtracted from it.
+fn code_form(dtype: DType) -> (usize, i32) {
+    match dtype {
+        DType::Q8_0 => (8, 0),
+        DType::Q4_0 => (4, 8),
+        DType::Q5_0 => (5, 16),
+        DType::Q6_K => (6, 32),
+        DType::Q4_K => (4, 0),
+        _ => (5, 0),
+    }
+}
+
+/// Every value of every byte that holds codes, with all other bytes zero and with all others 0xFF.
+#[test]
+fn every_byte_value_unpacks_as_the_layout_says() {
+    for c in quantized() {
+        let dtype = c.dtype();
+        let (n_bits, offset) = code_form(dtype);
+        let places: Vec<Vec<(usize, usize)>> =
+            (0..c.block_len()).map(|i| (0..n_bits).map(|b| code_bit(dtype, i, b)).collect()).collect();
+        let mut code_bytes: Vec<usize> = places.iter().flatten().map(|p| p.0).collect();
+        code_bytes.sort_unstable();
+        code_bytes.dedup();
+        // Each code byte is used in full by the weights together.
+        assert_eq!(code_bytes.len() * 8, c.block_len() * n_bits, "{dtype}");
+
+        let mut u = Unpacked::new();
+        for &at in &code_bytes {
+            for value in 0..=255u8 {
+                for rest in [0u8, 0xFF] {
+                    let mut block = vec![rest; c.block_bytes()];
+                    block[at] = value;
+                    c.unpack(&block, &mut u);
+                    for (i, places) in places.iter().enumerate() {
+                        let bits = places.iter().enumerate();
+                        let code = bits.fold(0u8, |q, (b, &(byte, bit))| q | (block[byte] >> bit & 1) << b);
+                        let want = if n_bits == 8 { i32::from(code as i8) } else { i32::from(code) - offset };
+                        assert_eq!(i32::from(u.codes[i]), want, "{dtype} byte {at} = {value:#x}, weight {i}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn q6_k_scales_are_signed_bytes_in_order() {
+    let c = codec(DType::Q6_K).unwrap();
+    let mut block = vec![0; 210];
+    for s in 0..16 {
+        block[192 + s] = (s as u8).wrapping_mul(17).wrapping_add(120);
+    }
+    let mut u = Unpacked::new();
+    c.unpack(&block, &mut u);
+    assert_eq!((u.sub_len, u.n_sub_blocks()), (16, 16));
+    for s in 0..16 {
+        assert_eq!(u.scales[s], block[192 + s] as i8);
+    }
+}
+
+/// Any codes that a decoder can see are written back as the same bytes by the packing half of the encoder:
+/// weights that are exactly representable survive.
+#[test]
+fn representable_blocks_survive() {
+    for c in quantized().filter(|c| c.dtype() != DType::Q8_0) {
+        let file = golden(c);
+        let raw = bytes(&file, "encoded");
+        let x = values(&file, "encoded.values");
+        let again = decode(c, &encode(c, &x, None));
+        let peak = x.iter().fold(0.0f32, |m, v| m.max(v.abs()));
+        let worst = x.iter().zip(&again).fold(0.0f32, |m, (a, b)| m.max((a - b).abs()));
+        assert_eq!(raw.len() / c.block_bytes() * c.block_len(), x.len());
+        // Half of the smallest step is never lost; the scale search may move the grid a little.
+        let (n_bits, _) = code_form(c.dtype());
+        assert!(worst <= peak / (1 << n_bits) as f32, "{}: {worst} of {peak}", c.dtype());
+    }
+}
+
+fn rmse(x: &[f32], y: &[f32], weights: &[f32]) -> f64 {
+    let (mut sum, mut total) = (0.0, 0.0);
+    for (i, (&x, &y)) in x.iter().zip(y).enumerate() {
+        let w = f64::from(weights[i % weights.len()]);
+        sum += w * (f64::from(x) - f64::from(y)).powi(2);
+        total += w;
+    }
+    (sum / total).sqrt()
+}
+
+/// The errors of our encoder, in parts of ggml's.
+#[test]
+fn encoding_is_as_close_as_the_reference() {
+    let inputs = open("inputs.gguf");
+    let importance = values(&inputs, "importance");
+    let mut table = String::from("type   input      plain  weighted\n");
+    let mut bad = Vec::new();
+    for c in with_golden() {
+        let reference = golden(c);
+        for input in INPUTS {
+            let x = values(&inputs, input);
+            let repeated: Vec<f32> = importance.iter().copied().cycle().take(x.len()).collect();
+            let plain = rmse(&x, &decode(c, &encode(c, &x, None)), &[1.0]);
+            let weighted = rmse(&x, &decode(c, &encode(c, &x, Some(&repeated))), &importance);
+            let want = |kind: &str| reference.metadata().f64(&format!("{kind}.{input}")).unwrap();
+            // Inputs are exact in BF16, and their magnitudes nearly so in F16.
+            let ratio = |got: f64, want: f64| if want == 0.0 { 1.0 + got } else { got / want };
+            let (plain, weighted) = (ratio(plain, want("rmse")), ratio(weighted, want("weighted_rmse")));
+            table += &format!("{:6} {input:9} {plain:6.4} {weighted:8.4}\n", c.dtype().name());
+            if plain > 1.02 || weighted > 1.02 {
+                bad.push(format!("{} {input}: {plain:.4} {weighted:.4}", c.dtype()));
+            }
+        }
+    }
+    println!("{table}");
+    assert!(bad.is_empty(), "more than 2 % above the reference: {bad:?}");
+}
+
+#[test]
+fn importance_moves_the_error_to_where_it_matters_less() {
+    let x = values(&open("inputs.gguf"), "gaussian");
+    let weights: Vec<f32> = (0..x.len()).map(|i| if i % 4 == 0 { 100.0 } else { 1.0 }).collect();
+    for c in quantized().filter(|c| c.dtype() != DType::Q8_0) {
+        let important: Vec<f32> = weights.iter().map(|&w| if w > 1.0 { 1.0 } else { 0.0 }).collect();
+        let without = rmse(&x, &decode(c, &encode(c, &x, None)), &important);
+        let with = rmse(&x, &decode(c, &encode(c, &x, Some(&weights))), &important);
+        assert!(with < without, "{}: {with} is not below {without}", c.dtype());
+    }
+}
+
+#[test]
+fn extreme_blocks_are_encoded_without_harm() {
+    let mut cases: Vec<(&str, Vec<f32>)> = vec![
+        ("zeros", vec![0.0; 256]),
+        ("negative zeros", vec![-0.0; 256]),
+        ("not numbers", vec![f32::NAN; 256]),
+        ("infinite", vec![f32::INFINITY; 256]),
+        ("largest", vec![-f32::MAX; 256]),
+        ("subnormal", vec![f32::from_bits(1); 256]),
+        ("tiny", (0..256).map(|i| 1e-7 * (i as f32 - 128.0)).collect()),
+        ("constant", vec![0.7; 256]),
+        ("constant below zero", vec![-0.7; 256]),
+        ("all above zero", (0..256).map(|i| 5.0 + i as f32 / 256.0).collect()),
+        ("huge and tiny", (0..256).map(|i| if i % 2 == 0 { 1e30 } else { 1e-30 }).collect()),
+    ];
+    let mut one = vec![0.0; 256];
+    one[255] = -3.0;
+    cases.push(("one weight", one));
+    for c in quantized() {
+        for (name, x) in &cases {
+            for weights in [None, Some(vec![0.0; 256]), Some(vec![f32::NAN; 256]), Some(vec![f32::MAX; 256])]
+            {
+                let back = decode(c, &encode(c, x, weights.as_deref()));
+                assert!(back.iter().all(|v| v.is_finite()), "{} {name}: not finite", c.dtype());
+                let peak = x.iter().fold(0.0f32, |m, v| m.max(v.abs()));
+                if x.iter().all(|v| v.abs() < 1e4) && peak > 1e-2 {
+                    let worst = x.iter().zip(&back).fold(0.0f32, |m, (a, b)| m.max((a - b).abs()));
+                    assert!(worst <= 0.07 * peak, "{} {name}: {worst} of {peak}", c.dtype());
+                }
+                if peak == 0.0 || peak.is_nan() {
+                    assert!(back.iter().all(|&v| v == 0.0), "{} {name}", c.dtype());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "Q4_K: 256 weights are not the content of 143 bytes")]
+fn a_part_of_a_block_is_refused() {
+    codec(DType::Q4_K).unwrap().dequantize(&[0; 143], &mut [0.0; 256]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Any bits as weights and importances: no panic, finite values, the same bytes again.
+    #[test]
+    fn any_weights_can_be_encoded(
+        bits in prop::collection::vec(any::<u32>(), 256),
+        importance in prop::option::of(prop::collection::vec(any::<u32>(), 256)),
+    ) {
+        let x: Vec<f32> = bits.into_iter().map(f32::from_bits).collect();
+        let w: Option<Vec<f32>> = importance.map(|w| w.into_iter().map(f32::from_bits).collect());
+        for c in quantized() {
+            let blocks = encode(c, &x, w.as_deref());
+            prop_assert!(decode(c, &blocks).iter().all(|v| v.is_finite()), "{}", c.dtype());
+            prop_assert_eq!(blocks, encode(c, &x, w.as_deref()));
+        }
+    }
+
+    /// Any bytes as blocks: no panic, and decoding in one call or block by block is the same.
+    #[test]
+    fn any_bytes_can_be_decoded(raw in prop::collection::vec(any::<u8>(), 2 * 210)) {
+        for c in CODECS {
+            let n = raw.len() / c.block_bytes() * c.block_bytes();
+            let all = decode(*c, &raw[..n]);
+            let single: Vec<f32> =
+                raw[..n].chunks_exact(c.block_bytes()).flat_map(|b| decode(*c, b)).collect();
+            prop_assert!(all.iter().zip(&single).all(|(a, b)| a.to_bits() == b.to_bits()));
+        }
+    }
+
+    /// Ordinary weights come back within half a step of the coarsest grid the type may use.
+    #[test]
+    fn ordinary_weights_come_back(x in prop::collection::vec(-1.0f32..1.0, 256)) {
+        for c in quantized() {
+            let (n_bits, _) = code_form(c.dtype());
+            let back = decode(c, &encode(c, &x, None));
+            let worst = x.iter().zip(&back).fold(0.0f32, |m, (a, b)| m.max((a - b).abs()));
+            prop_assert!(worst <= 2.5 / (1 << n_bits) as f32, "{}: {}", c.dtype(), worst);
+        }
+    }
+}
