@@ -35,7 +35,13 @@ pub(crate) struct ModelArgs {
 impl ModelArgs {
     /// For the library.
     pub(crate) fn load_options(&self, precision: Precision) -> LoadOptions {
-        LoadOptions { backend: self.backend.clone(), precision, threads: self.threads, mmap: !self.no_mmap }
+        LoadOptions {
+            backend: self.backend.clone(),
+            precision,
+            threads: self.threads,
+            mmap: !self.no_mmap,
+            ..LoadOptions::default()
+        }
     }
 }
 

@@ -88,7 +88,8 @@ impl clap::FromArgMatches for SamplerArgs {
                 || sampler(&name).is_ok_and(|s| s.params.iter().any(|q| q.name == p.name))
         };
         let given = |p: &ParamSpec| Some((p.name.to_string(), *matches.get_one::<f64>(p.name)?));
-        Ok(SamplerArgs { name, overrides: parameters().filter(known).filter_map(given).collect() })
+        let overrides = parameters().filter(known).filter_map(given).collect();
+        Ok(SamplerArgs { name, overrides })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
