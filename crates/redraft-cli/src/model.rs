@@ -1,11 +1,12 @@
 //! Opens models for commands: progress, notes, times.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use redraft::compute::Precision;
 use redraft::gguf::{DType, Gguf, OpenOptions};
-use redraft::{LoadOptions, Model};
+use redraft::{Error, LoadOptions, Model};
 use serde::Serialize;
 
 use crate::args::model::ModelArgs;
@@ -21,8 +22,13 @@ pub(crate) struct Loaded {
 /// Opens the model of `args`, reads a large file ahead with a progress bar, prints its notes as warnings.
 ///
 /// # Errors
-/// Those of the library, with the file's name.
-pub(crate) fn open(args: &ModelArgs, precision: Precision, out: Out) -> anyhow::Result<Loaded> {
+/// Those of the library, with the file's name; [`Error::Interrupted`] when `stop` is set meanwhile.
+pub(crate) fn open(
+    args: &ModelArgs,
+    precision: Precision,
+    stop: &AtomicBool,
+    out: Out,
+) -> anyhow::Result<Loaded> {
     let start = Instant::now();
     let options = args.load_options(precision);
     let model = match &args.model {
@@ -32,14 +38,7 @@ pub(crate) fn open(args: &ModelArgs, precision: Precision, out: Out) -> anyhow::
             let what = path.file_name().map_or_else(|| "model".into(), |n| n.to_string_lossy().into_owned());
             let model = Model::open(path, &options).with_context(|| format!("cannot load {}", path.display()))?;
             if options.mmap && (size > 1 << 30 || out.verbose > 0) {
-                let bar = Bytes::new(&format!("reading {what}"), size, out.shows_progress(size));
-                model.warm_up(&mut |done, total| {
-                    bar.set(done, total);
-                    true
-                });
-                let took = bar.finish().as_secs_f64();
-                let rate = human_bytes((size as f64 / took.max(1e-9)) as u64);
-                out.note(&format!("read {} in {took:.2} s, {rate}/s", human_bytes(size)));
+                read_ahead(&model, &what, size, stop, out)?;
             }
             model
         }
@@ -64,6 +63,22 @@ pub(crate) fn open(args: &ModelArgs, precision: Precision, out: Out) -> anyhow::
         load.as_secs_f64()
     ));
     Ok(Loaded { model, load })
+}
+
+/// Reads all pages of the file, so that the first pass does not wait for the disk.
+fn read_ahead(model: &Model, what: &str, size: u64, stop: &AtomicBool, out: Out) -> anyhow::Result<()> {
+    let bar = Bytes::new(&format!("reading {what}"), size, out.shows_progress(size));
+    model.warm_up(&mut |done, total| {
+        bar.set(done, total);
+        !stop.load(Ordering::Relaxed)
+    });
+    let took = bar.finish().as_secs_f64();
+    if stop.load(Ordering::Relaxed) {
+        return Err(Error::Interrupted.into());
+    }
+    let rate = human_bytes((size as f64 / took.max(1e-9)) as u64);
+    out.note(&format!("read {} in {took:.2} s, {rate}/s", human_bytes(size)));
+    Ok(())
 }
 
 /// The demo model inside this program.

@@ -7,6 +7,7 @@ use std::io::IsTerminal as _;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::Context as _;
 use clap::ValueEnum;
@@ -84,9 +85,10 @@ impl When {
 /// Runs the command.
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     let text = args.prompt.text()?;
-    let loaded = model::open(&args.model, Precision::F32, out)?;
+    let stop = interrupt::flag()?;
+    let loaded = model::open(&args.model, Precision::F32, &stop, out)?;
     let live = args.live.shows(out);
-    let report = answer(args, &text, loaded, live, out)?;
+    let report = answer(args, &text, loaded, stop, live, out)?;
     if out.json {
         out.object(&report)?;
     } else if out.verbose > 0 {
@@ -98,12 +100,19 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
 }
 
 /// Generates the answer and shows it as it comes about.
-fn answer(args: &Args, text: &str, loaded: Loaded, live: bool, out: Out) -> anyhow::Result<Report> {
+fn answer(
+    args: &Args,
+    text: &str,
+    loaded: Loaded,
+    stop: Arc<AtomicBool>,
+    live: bool,
+    out: Out,
+) -> anyhow::Result<Report> {
     let Loaded { mut model, load } = loaded;
     let prompt = args.prompt.ids(text, &model, args.generate.profile.is_some())?;
     let (mut request, warning) = args.generate.request(&model, prompt.ids)?;
     prompt.warning.iter().chain(&warning).for_each(|w| out.warn(w));
-    request.interrupt = Some(interrupt::flag()?);
+    request.interrupt = Some(stop);
     let seed = args.generate.seed.number();
     out.note(&format!("seed {seed}, {} prompt tokens", request.prompt.len()));
     let draws = Philox { seed, vocab_len: model.shape().vocab_len as u32 };

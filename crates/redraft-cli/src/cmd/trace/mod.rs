@@ -4,6 +4,8 @@ pub(crate) mod metadata;
 
 use std::ops::{ControlFlow, RangeInclusive};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context as _, bail};
 use redraft::Model;
@@ -111,7 +113,8 @@ struct Written {
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     let golden = args.like.as_deref().map(TraceFile::open).transpose()?;
     let text = if golden.is_some() { String::new() } else { args.prompt.text()? };
-    let mut model = model::open(&args.model, args.precision, out)?.model;
+    let stop = interrupt::flag()?;
+    let mut model = model::open(&args.model, args.precision, &stop, out)?.model;
     let (kind, mut file) = match &golden {
         Some(golden) => {
             let mut file = like(&mut model, golden)?;
@@ -123,7 +126,7 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
             let prompt = args.prompt.ids(&text, &model, parse)?;
             prompt.warning.iter().for_each(|w| out.warn(w));
             match args.generation {
-                true => ("generation", generation(args, &mut model, prompt.ids, out)?),
+                true => ("generation", generation(args, &mut model, prompt.ids, stop, out)?),
                 false => ("forward", forward(args, &mut model, &prompt.ids)?),
             }
         }
@@ -197,10 +200,16 @@ fn forward(args: &Args, model: &mut Model, prompt: &[u32]) -> anyhow::Result<Tra
 }
 
 /// The steps of an answer.
-fn generation(args: &Args, model: &mut Model, prompt: Vec<u32>, out: Out) -> anyhow::Result<TraceFile> {
+fn generation(
+    args: &Args,
+    model: &mut Model,
+    prompt: Vec<u32>,
+    stop: Arc<AtomicBool>,
+    out: Out,
+) -> anyhow::Result<TraceFile> {
     let (mut request, warning) = args.generate.request(model, prompt)?;
     warning.iter().for_each(|w| out.warn(w));
-    request.interrupt = Some(interrupt::flag()?);
+    request.interrupt = Some(stop);
     let seed = args.generate.seed.number();
     let draws = Philox { seed, vocab_len: model.shape().vocab_len as u32 };
     let mut recorder = GenerationRecorder::default();
