@@ -19,7 +19,7 @@ pub(crate) struct PromptArgs {
     pub(crate) prompt: Option<String>,
 
     /// A system message before the prompt.
-    #[arg(long, value_name = "TEXT", env = "REDRAFT_SYSTEM", conflicts_with_all = ["raw", "tokens"])]
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["raw", "tokens"])]
     pub(crate) system: Option<String>,
 
     /// The prompt is the text itself: no chat template, control tokens in it are recognised.
@@ -31,11 +31,11 @@ pub(crate) struct PromptArgs {
     pub(crate) tokens: Option<Vec<u32>>,
 
     /// Jinja template instead of the one in the model file.
-    #[arg(long, value_name = "FILE", env = "REDRAFT_CHAT_TEMPLATE")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) chat_template: Option<PathBuf>,
 
     /// Whether the model is asked to think before it answers; auto leaves it to the template.
-    #[arg(long, value_name = "WHEN", default_value = "auto", env = "REDRAFT_THINK")]
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub(crate) think: Think,
 }
 

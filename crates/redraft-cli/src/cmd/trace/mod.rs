@@ -113,7 +113,8 @@ struct Written {
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     let golden = args.like.as_deref().map(TraceFile::open).transpose()?;
     let text = if golden.is_some() { String::new() } else { args.prompt.text()? };
-    let stop = interrupt::flag()?;
+    // Only the loop over steps can stop cleanly; elsewhere Ctrl-C ends the program at once.
+    let stop = if args.generation { interrupt::flag()? } else { Arc::default() };
     let mut model = model::open(&args.model, args.precision, &stop, out)?.model;
     let (kind, mut file) = match &golden {
         Some(golden) => {
