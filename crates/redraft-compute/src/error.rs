@@ -61,7 +61,7 @@ pub enum ComputeError {
     NotFinite {
         /// Name of the op.
         op: &'static str,
-        /// Tap name with layer, such as `ffn_moe_out-3`; the op's place in the list when it has no tap.
+        /// Tap name with layer, such as `ffn_moe_out-3`, or the next one on the way.
         tap: String,
         /// Layer, if the op belongs to one.
         layer: Option<usize>,

@@ -6,10 +6,11 @@
 //!
 //! The numeric contract is written in `docs/numerics.md`: every sum has one order, every operation rounds
 //! once, and nothing depends on the instruction set, the number of threads or the batch. The safe scalar
-//! definition of each op stands in [`reference`]; a fast kernel is right when its bits are equal to it.
+//! definition of each op stands in [`reference`](mod@reference); a fast kernel is right when its bits are equal to it.
 
 pub mod backend;
 mod check;
+pub mod conformance;
 pub mod cpu;
 pub mod error;
 mod host;

@@ -116,10 +116,13 @@ impl Program {
         self.layers.get(index).copied().flatten()
     }
 
-    /// Name under which errors speak of op `index`: its tap, or its kind and place.
+    /// Name under which errors speak of a result of op `index`: its tap, or the next tap on its way.
     pub(crate) fn label(&self, index: usize, val: Val) -> String {
-        match self.taps.iter().find(|&&(_, _, v)| v == val) {
-            Some((_, key, _)) => key.to_string(),
+        if let Some((_, key, _)) = self.taps.iter().find(|&&(_, _, v)| v == val) {
+            return key.to_string();
+        }
+        match self.taps.iter().find(|&&(at, _, _)| at > index) {
+            Some((_, key, _)) => format!("what leads to {key}"),
             None => format!("op {index}"),
         }
     }

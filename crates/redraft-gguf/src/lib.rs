@@ -43,9 +43,11 @@
 
 pub mod limits;
 
+mod cursor;
 mod dtype;
 mod error;
 mod map;
+mod metadata;
 mod quant;
 mod reader;
 mod value;
@@ -54,10 +56,11 @@ mod writer;
 pub use dtype::{DTYPES, DType, DTypeInfo};
 pub use error::GgufError;
 pub use map::{Bytes, OpenOptions};
+pub use metadata::Metadata;
 pub use quant::{
     BlockCodec, CODECS, MAX_BLOCK_LEN, MAX_SUB_BLOCKS, Unpacked, bf16_to_f32, codec, f16_to_f32, f32_to_bf16,
     f32_to_f16,
 };
 pub use reader::{Gguf, TensorInfo};
-pub use value::{Array, Metadata, StrArray, Value};
+pub use value::{Array, StrArray, Value};
 pub use writer::{GgufWriter, TensorWriter};

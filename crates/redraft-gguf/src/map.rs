@@ -5,8 +5,6 @@
 //! another program kills the process at the next access; for those cases a file can be read into memory
 //! instead, and nothing above this module sees the difference.
 
-#![allow(unsafe_code)] // the one `memmap2` call below
-
 use std::fs::File;
 use std::io::Read;
 use std::ops::{Bound, Deref, RangeBounds};
@@ -134,6 +132,13 @@ impl From<&'static [u8]> for Bytes {
     }
 }
 
+/// For `include_bytes!`.
+impl<const N: usize> From<&'static [u8; N]> for Bytes {
+    fn from(s: &'static [u8; N]) -> Bytes {
+        Bytes::from(&s[..])
+    }
+}
+
 impl std::fmt::Debug for Bytes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let kind = match self.owner {
@@ -145,6 +150,7 @@ impl std::fmt::Debug for Bytes {
     }
 }
 
+#[allow(unsafe_code)] // the only place of the crate: mapping a file is unsafe by nature
 fn map(path: &Path) -> std::io::Result<Bytes> {
     let file = File::open(path)?;
     // A mapping of length zero is an error on some systems; an empty file needs none.
@@ -178,7 +184,7 @@ mod tests {
 
     #[test]
     fn slices_nest_and_refuse_what_is_outside() {
-        let all = Bytes::from(&b"0123456789"[..]);
+        let all = Bytes::from(b"0123456789");
         let mid = all.slice(2..8).unwrap();
         assert_eq!(&mid[..], b"234567");
         assert_eq!(&mid.slice(1..=2).unwrap()[..], b"34");

@@ -260,6 +260,38 @@ fn encoding_is_as_close_as_the_reference() {
     assert!(bad.is_empty(), "more than 2 % above the reference: {bad:?}");
 }
 
+/// The encoders' bytes are part of the promise "same bits everywhere": a converted file has the same digest
+/// on every machine. Whoever improves an encoder changes these numbers on purpose.
+#[test]
+fn encoders_give_the_same_bytes_on_every_machine() {
+    let fnv = |bytes: &[u8]| {
+        bytes.iter().fold(0xCBF2_9CE4_8422_2325u64, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01B3))
+    };
+    let inputs = open("inputs.gguf");
+    let importance = values(&inputs, "importance");
+    let expected = [
+        (DType::Q4_0, 0xB561_89F2_E0F5_B2AF),
+        (DType::Q5_0, 0x181F_A21A_3712_6E10),
+        (DType::Q5_1, 0x0115_4886_923D_315A),
+        (DType::Q8_0, 0xC9F8_1546_D9A4_585D),
+        (DType::Q4_K, 0xE030_D9A1_E218_9831),
+        (DType::Q5_K, 0xD7C4_88C1_5610_0300),
+        (DType::Q6_K, 0xD0BC_F6B1_E2ED_9EC0),
+    ];
+    let found = expected.map(|(dtype, _)| {
+        let c = codec(dtype).unwrap();
+        let mut all = Vec::new();
+        for input in INPUTS {
+            let x = values(&inputs, input);
+            let repeated: Vec<f32> = importance.iter().copied().cycle().take(x.len()).collect();
+            all.extend(encode(c, &x, None));
+            all.extend(encode(c, &x, Some(&repeated)));
+        }
+        (dtype, fnv(&all))
+    });
+    assert_eq!(found, expected);
+}
+
 #[test]
 fn importance_moves_the_error_to_where_it_matters_less() {
     let x = values(&open("inputs.gguf"), "gaussian");

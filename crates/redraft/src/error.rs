@@ -33,7 +33,9 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The file's architecture has no implementation here.
-    #[error("architecture `{found}` is not supported; supported: {known} (`redraft inspect` still shows the file)")]
+    #[error(
+        "architecture `{found}` is not supported; supported: {known} (`redraft inspect` still shows the file)"
+    )]
     UnknownArch {
         /// `general.architecture`.
         found: String,

@@ -3,6 +3,8 @@
 
 pub mod arch;
 pub mod chat;
+pub mod convert;
+mod embedded;
 pub mod engine;
 pub mod error;
 mod layers;

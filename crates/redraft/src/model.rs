@@ -22,13 +22,15 @@ pub struct LoadOptions {
     pub precision: Precision,
     /// Threads; none takes what the machine has.
     pub threads: Option<usize>,
+    /// CPU level by name; none takes the best of this machine.
+    pub cpu_level: Option<String>,
     /// Map the file instead of reading it into memory.
     pub mmap: bool,
 }
 
 impl Default for LoadOptions {
     fn default() -> LoadOptions {
-        LoadOptions { backend: "auto".into(), precision: Precision::F32, threads: None, mmap: true }
+        LoadOptions { backend: "auto".into(), precision: Precision::F32, threads: None, cpu_level: None, mmap: true }
     }
 }
 
@@ -79,8 +81,11 @@ impl Model {
             ("auto", _) => "reference",
             (name, _) => name,
         };
-        let backend_options =
-            BackendOptions { precision: options.precision, threads: options.threads, level: None };
+        let backend_options = BackendOptions {
+            precision: options.precision,
+            threads: options.threads,
+            level: options.cpu_level.clone(),
+        };
         let backend = (backend(name)?.create)(&backend_options, Arc::clone(&weights))?;
         Ok(Model { gguf, spec, arch, weights, backend, tokenizer, notes, unused })
     }

@@ -1,14 +1,145 @@
-//! The CPU backend.
+//! The CPU backend: the canonical bits at the speed of the machine.
+//!
+//! * [`level`]: which instruction sets there are; one is chosen per backend.
+//! * `pool`: threads, and the splitting of outputs into tiles.
+//! * `vector`, `x86`, `aarch64`: 16 lanes on each instruction set.
+//! * `kernels`: inner loops, written once over the lanes; `table` compiles them once per level.
+//! * `ops`: each op as tiles and calls of kernels.
+//!
+//! Bits cannot depend on level, threads or tiling: lanes are either independent results or the 16
+//! accumulators that the contract names, every sum belongs to one tile, and no instruction fuses a
+//! multiplication with an addition.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::ComputeError;
-use crate::backend::{Backend, BackendOptions, BackendSpec};
+use crate::backend::{Backend, BackendOptions, BackendSpec, Capabilities, Precision};
+use crate::host::{HostBackend, HostKernels, OpCx};
 use crate::weight::WeightTable;
+use crate::{ComputeError, Op, math};
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+mod kernels;
+pub mod level;
+mod ops;
+mod pool;
+mod table;
+mod vector;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+pub use level::CpuLevel;
 
 /// Entry in [`BACKENDS`](crate::BACKENDS).
-pub(crate) const SPEC: BackendSpec = BackendSpec { name: "cpu", about: "CPU", create };
+pub(crate) const SPEC: BackendSpec =
+    BackendSpec { name: "cpu", about: "all threads, AVX2, AVX-512 or NEON; the canonical f32 bits", create };
 
-fn create(_options: &BackendOptions, _weights: Arc<WeightTable>) -> Result<Box<dyn Backend>, ComputeError> {
-    Err(ComputeError::Unavailable { what: "backend", name: "cpu".into(), available: "cpu".into() })
+fn create(options: &BackendOptions, weights: Arc<WeightTable>) -> Result<Box<dyn Backend>, ComputeError> {
+    if options.precision != Precision::F32 {
+        return Err(ComputeError::Unavailable {
+            what: "precision",
+            name: options.precision.name().into(),
+            available: Precision::F32.name().into(),
+        });
+    }
+    let level = CpuLevel::choose(options.level.as_deref())?;
+    Ok(Box::new(HostBackend::new(Cpu::new(level, options.threads)?, weights)))
+}
+
+/// What the ops see of a run.
+type Cx<'a> = OpCx<'a, f32>;
+
+/// Buffers of one thread.
+#[derive(Default)]
+struct Scratch {
+    unpacker: ops::panel::Unpacker,
+    sums: Vec<vector::Row16>,
+    sums2: Vec<vector::Row16>,
+    row: Vec<f32>,
+    attention: ops::attention::Buffers,
+}
+
+/// The kernels of one level with the threads and buffers they work with.
+struct Cpu {
+    level: CpuLevel,
+    table: &'static table::Table,
+    pool: pool::Pool,
+    scratch: Vec<Mutex<Scratch>>,
+    /// Packed activations.
+    packed: ops::packed::Packed,
+    /// Of the experts: the hidden layer and the results of all (token, slot) pairs.
+    hidden: Vec<f32>,
+    results: Vec<f32>,
+    /// Of the soft embedding: panels of the table and packed probabilities.
+    panels: Vec<vector::Row16>,
+    probs: Vec<f32>,
+}
+
+impl Cpu {
+    fn new(level: CpuLevel, threads: Option<usize>) -> Result<Cpu, ComputeError> {
+        let table = table::table(level).ok_or_else(|| ComputeError::Unavailable {
+            what: "CPU level",
+            name: level.name().into(),
+            available: CpuLevel::available().iter().map(|l| l.name()).collect::<Vec<_>>().join(", "),
+        })?;
+        let pool = pool::Pool::new(threads.unwrap_or_else(pool::default_threads));
+        let scratch = (0..pool.threads()).map(|_| Mutex::default()).collect();
+        Ok(Cpu {
+            level,
+            table,
+            pool,
+            scratch,
+            packed: Default::default(),
+            hidden: Vec::new(),
+            results: Vec::new(),
+            panels: Vec::new(),
+            probs: Vec::new(),
+        })
+    }
+
+    /// The buffers of a participant. Only that participant takes them, so nobody waits.
+    fn scratch(&self, thread: usize) -> MutexGuard<'_, Scratch> {
+        self.scratch[thread].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl HostKernels for Cpu {
+    type R = f32;
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            backend: SPEC.name,
+            precision: Precision::F32,
+            level: self.level.name().into(),
+            threads: self.pool.threads(),
+            bit_exact: true,
+        }
+    }
+
+    fn admit(&self, x: f32) -> f32 {
+        math::flush(x)
+    }
+
+    fn run_op(&mut self, op: &Op, cx: &mut Cx<'_>) -> Result<(), ComputeError> {
+        match op {
+            Op::Embed(o) => ops::embed::run(self, o, cx),
+            Op::SoftEmbed(o) => ops::embed::soft(self, o, cx),
+            Op::MatMul(o) => ops::matmul::run(self, o, cx),
+            Op::RmsNorm(o) => ops::rows::rms_norm(self, o, cx),
+            Op::Scale(o) => ops::rows::scale(self, o, cx),
+            Op::Add(o) => ops::rows::add(self, o, cx),
+            Op::Glu(o) => ops::rows::glu(self, o, cx),
+            Op::Rope(o) => ops::rows::rope(self, o, cx),
+            Op::Attention(o) => ops::attention::run(self, o, cx),
+            Op::KvAppend(o) => {
+                cx.append(o.layer, o.k, o.v);
+                Ok(())
+            }
+            Op::MoeRoute(o) => ops::rows::moe_route(self, o, cx),
+            Op::MoeExperts(o) => ops::experts::run(self, o, cx),
+            Op::Softcap(o) => ops::rows::softcap(self, o, cx),
+            Op::Softmax(o) => ops::rows::softmax(self, o, cx),
+            Op::TokenStats(o) => ops::rows::token_stats(self, o, cx),
+        }
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! No operation here depends on hardware beyond IEEE-754 `+`, `-`, `*` (each rounded once, to nearest even),
 //! `floor`, comparison and 32-bit integer arithmetic. There is no fused multiply-add, no division, no square
-//! root, no library function and, by the rule in [`flush`], no subnormal number. A device that has these
+//! root, no library function and, by the rule in [`mod@flush`], no subnormal number. A device that has these
 //! operations can give the same bits.
 //!
 //! The functions are generic over [`Lanes`]: the reference runs them on one `f32`, a kernel on a vector, and

@@ -1,7 +1,7 @@
 //! The definition of every op: safe scalar Rust, written for reading.
 //!
-//! One file holds one op or a few that belong together. Each is written once over an [`Arithmetic`] and run
-//! in three: canonical f32 (the contract of `docs/numerics.md`, whose bits every other backend must equal),
+//! One file holds one op or a few that belong together. Each is written once over an arithmetic and run in
+//! three: canonical f32 (the contract of `docs/numerics.md`, whose bits every other backend must equal),
 //! f64 (the truth that f32 is measured against), and bf16 (what PyTorch computes with bfloat16 tensors).
 //!
 //! Sums are written in the order of the contract, so nothing here may be rearranged.
@@ -17,6 +17,8 @@ mod rope;
 mod softmax;
 mod stats;
 
+#[cfg(test)]
+mod properties;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

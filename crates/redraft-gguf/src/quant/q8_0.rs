@@ -7,7 +7,7 @@
 //! weight i = d * q[i]
 //! ```
 
-use super::{QuantFormat, Unpacked, f16_at, f32_to_f16};
+use super::{QuantFormat, Unpacked, f16_at, search};
 use crate::DType;
 
 pub(super) struct Q8_0;
@@ -33,12 +33,36 @@ impl QuantFormat for Q8_0 {
     /// its rounding to f16. At eight bits a search for a better scale gains next to nothing.
     fn quantize_block(x: &[f32], _importance: &[f32], block: &mut [u8]) {
         let d = x.iter().fold(0.0, |m: f32, v| m.max(v.abs())) / 127.0;
-        // Blocks whose scale f16 cannot hold.
-        let inverse = if d > 0.0 { 1.0 / d } else { 0.0 };
-        block[..2].copy_from_slice(&super::search::f16_scale(d).to_le_bytes());
+        // A subnormal scale, whose inverse might be infinite, is zero as f16 anyway.
+        let inverse = if d >= f32::MIN_POSITIVE { 1.0 / d } else { 0.0 };
+        block[..2].copy_from_slice(&search::f16_scale(d).to_le_bytes());
         for (b, v) in block[2..].iter_mut().zip(x) {
-            *b = (v * inverse).round() as i8 as u8;
+            *b = round_half_away(v * inverse) as u8;
         }
-        debug_assert!(f32_to_f16(d) < 0x7C00 || d >= 65_504.0);
+    }
+}
+
+/// Nearest integer to a number of -127.5 to 127.5, halves away from zero. The difference to the truncated
+/// number is exact, so this is `f32::round` without the library call it is on some machines.
+fn round_half_away(x: f32) -> i8 {
+    let whole = x as i32;
+    let rest = x - whole as f32;
+    (whole + i32::from(rest >= 0.5) - i32::from(rest <= -0.5)) as i8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::round_half_away;
+
+    #[test]
+    fn rounding_is_that_of_the_library() {
+        let near = |x: f32| [f32::from_bits(x.to_bits() - 1), x, f32::from_bits(x.to_bits() + 1)];
+        for half in 1..255 {
+            for x in near(half as f32 / 2.0) {
+                assert_eq!(round_half_away(x), x.round() as i8, "{x}");
+                assert_eq!(round_half_away(-x), (-x).round() as i8, "-{x}");
+            }
+        }
+        assert_eq!(round_half_away(0.0), 0);
     }
 }

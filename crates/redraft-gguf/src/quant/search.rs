@@ -158,8 +158,9 @@ fn peak(x: &[f32]) -> f32 {
 /// The real scale s that makes the sum of w·(x − s·q)² small for codes q from `lowest` to −`lowest` − 1.
 ///
 /// The range has one more negative code, so the weight of largest magnitude is best taken to the lowest
-/// code; taking it to the highest is tried as well. With the best scale for given codes,
-/// s = Σwxq / Σwq², the error is Σwx² − (Σwxq)² / Σwq²: the candidate with the largest fraction wins.
+/// code; taking it to the highest is tried as well, in coarser steps because it wins less often. With the
+/// best scale for given codes, s = Σwxq / Σwq², the error is Σwx² − (Σwxq)² / Σwq²: the candidate with the
+/// largest fraction wins.
 fn fit_scale(x: &[f32], w: &[f32], lowest: i8) -> f32 {
     let peak = peak(x);
     if peak.abs() < MIN_PEAK {
@@ -167,8 +168,8 @@ fn fit_scale(x: &[f32], w: &[f32], lowest: i8) -> f32 {
     }
     let range = Range { low: f32::from(lowest), high: f32::from(-lowest - 1) };
     let mut best = (0.0, 0.0);
-    for end in [range.low, range.high] {
-        for step in -9..=9 {
+    for (end, stride) in [(range.low, 1), (range.high, 3)] {
+        for step in (-9..=9).step_by(stride) {
             let per_unit = (end + 0.1 * step as f32) / peak;
             let [wxq, wqq] = lane_sums(x, w, |x, w| {
                 let q = range.nearest(x * per_unit);
@@ -193,9 +194,10 @@ enum Min {
 
 /// The real scale s and minimum m that make the sum of w·(x − (s·q − m))² small for codes 0..=`highest`.
 ///
-/// For given codes this is a line through the points (q, x). With the centred sums it is solved without
-/// cancellation: s = Σw(x − x̄)(q − q̄) / Σw(q − q̄)², and the error falls by s·Σw(x − x̄)(q − q̄) against the
-/// constant x̄. Where only m ≥ 0 can be stored and the line gives less, m is zero and s = Σwxq / Σwq².
+/// For given codes this is the line through the points (q, y), y = x − low: s = cov(q, y) / var(q) and an
+/// offset, with the error var(y) − s·cov(q, y), all weighted. Taking y instead of x keeps an offset that all
+/// weights share out of the sums. Where only m ≥ 0 can be stored and the line gives less, m is zero and the
+/// line goes through the origin: s = Σwxq / Σwq² with the error Σwx² − s·Σwxq.
 fn fit_affine(x: &[f32], w: &[f32], highest: u8, allowed: Min) -> Affine {
     let mut low = x.iter().fold(f32::INFINITY, |m, &v| m.min(v));
     let high = x.iter().fold(f32::NEG_INFINITY, |m, &v| m.max(v));
@@ -206,26 +208,32 @@ fn fit_affine(x: &[f32], w: &[f32], highest: u8, allowed: Min) -> Affine {
         return Affine { scale: 0.0, min: -low };
     }
     let range = Range { low: 0.0, high: f32::from(highest) };
-    let [sum_w, wx, wxx] = lane_sums(x, w, |x, w| [w, w * x, w * x * x]);
-    let mean = wx / sum_w;
-    // Errors are compared as gains over the error of all codes zero.
+    let [sum_w, wy, wyy, wxx] = lane_sums(x, w, |x, w| {
+        let y = x - low;
+        [w, w * y, w * y * y, w * x * x]
+    });
+    let mean = wy / sum_w;
     let mut best = (f32::INFINITY, Affine { scale: (high - low) / range.high, min: -low });
     for step in -10..=10 {
         let per_unit = (range.high + 0.1 * step as f32) / (high - low);
-        let [wq, wqq, wxq] = lane_sums(x, w, |x, w| {
-            let q = range.nearest((x - low) * per_unit);
-            [w * q, w * q * q, w * x * q]
+        let [wq, wqq, wyq] = lane_sums(x, w, |x, w| {
+            let y = x - low;
+            let q = range.nearest(y * per_unit);
+            [w * q, w * q * q, w * y * q]
         });
-        let spread = wqq - wq * wq / sum_w;
-        if spread <= 0.0 {
+        let variance = wqq - wq * wq / sum_w;
+        if variance <= 0.0 {
             continue;
         }
-        let scale = (wxq - mean * wq) / spread;
-        let min = scale * (wq / sum_w) - mean;
+        let covariance = wyq - mean * wq;
+        let scale = covariance / variance;
+        let min = (scale * (wq / sum_w) - mean) - low;
         let (fit, error) = if allowed == Min::NotNegative && min < 0.0 {
-            (Affine { scale: wxq / wqq, min: 0.0 }, wxx - wxq * (wxq / wqq))
+            let wxq = wyq + low * wq;
+            let scale = wxq / wqq;
+            (Affine { scale, min: 0.0 }, wxx - scale * wxq)
         } else {
-            (Affine { scale, min }, wxx - wx * mean - scale * (wxq - mean * wq))
+            (Affine { scale, min }, (wyy - wy * mean) - scale * covariance)
         };
         if error < best.0 && fit.scale > 0.0 {
             best = (error, fit);
@@ -343,5 +351,13 @@ mod tests {
         let x: Vec<f32> = (0..32).map(|i| 0.25 * i as f32 - 1.0).collect();
         let fit = fit_affine(&x, &w, 31, Min::NotNegative);
         assert!((fit.scale - 0.25).abs() < 1e-6 && (fit.min - 1.0).abs() < 1e-5);
+    }
+
+    #[test]
+    fn a_shared_offset_does_not_spoil_the_fit() {
+        // Steps of 2^-10 on top of 100: the squares of x alone would swallow them.
+        let x: Vec<f32> = (0..32).map(|i| 100.0 + (i * 7 % 32) as f32 / 1024.0).collect();
+        let fit = fit_affine(&x, &[1.0; 32], 31, Min::Any);
+        assert!((fit.scale * 1024.0 - 1.0).abs() < 1e-4 && (fit.min + 100.0).abs() < 1e-4);
     }
 }

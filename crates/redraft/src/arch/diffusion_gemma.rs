@@ -1,24 +1,31 @@
 //! DiffusionGemma: a Gemma-4 mixture of experts that reads its prompt causally and denoises a canvas
 //! bidirectionally with the same weights. Fact sheet: `docs/models/diffusion-gemma.md`.
 
-use redraft_compute::op::{Activation, Factor, Mask, RopeStyle};
+use redraft_compute::op::{Activation, Factor, Mask};
 use redraft_compute::{ComputeError, Kind, KvLayout, ProgramBuilder, Val, WeightId};
 use redraft_gguf::Gguf;
 
 use super::{Arch, ArchSpec, Hyper, Preset, Shape};
 use crate::Error;
-use crate::layers::{Experts, GatedMlp, QkvNorm, Rotary, Router, SelfAttention};
+use crate::layers::{Experts, GatedMlp, Heads, Rotary, Router, SelfAttention};
 use crate::weights::WeightLoader;
 
 pub(super) const SPEC: ArchSpec = ArchSpec {
     name: "diffusion-gemma",
     about: "DiffusionGemma: causal prompt, bidirectional canvas, dense plus routed experts",
     load,
-    presets: &[Preset {
-        name: "diffusion-gemma-26b-a4b",
-        about: "DiffusionGemma 26B-A4B: 30 layers, 128 experts of which 8 are used, canvas 256",
-        build: crate::synth::diffusion_gemma_26b,
-    }],
+    presets: &[
+        Preset {
+            name: "diffusion-gemma-26b-a4b",
+            about: "DiffusionGemma 26B-A4B: 30 layers, 128 experts of which 8 are used, canvas 256",
+            build: crate::synth::diffusion_gemma_26b,
+        },
+        Preset {
+            name: "tiny",
+            about: "DiffusionGemma with 6 layers, 8 experts of which 2 are used, canvas 32, for tests",
+            build: crate::synth::diffusion_gemma_tiny,
+        },
+    ],
 };
 
 /// Width of a canvas where the file does not say (the model card's).
@@ -26,7 +33,6 @@ const CANVAS_LEN: usize = 256;
 
 /// Hyper-parameters; field names are those of the GGUF keys.
 struct Config {
-    n_layers: usize,
     d_model: usize,
     d_ff: usize,
     n_heads: Vec<usize>,
@@ -84,7 +90,6 @@ fn load(gguf: &Gguf, w: &mut WeightLoader<'_>, notes: &mut Vec<String>) -> Resul
     let h = Hyper::new(meta, SPEC.name);
     let n_layers = h.size("block_count", 1024)?;
     let c = Config {
-        n_layers,
         d_model: h.size("embedding_length", 1 << 20)?,
         d_ff: h.size("feed_forward_length", 1 << 24)?,
         n_heads: h.size_per_layer("attention.head_count", n_layers, 1 << 16)?,
@@ -94,29 +99,25 @@ fn load(gguf: &Gguf, w: &mut WeightLoader<'_>, notes: &mut Vec<String>) -> Resul
         head_dim: h.size("attention.key_length", 1 << 16)?,
         head_dim_swa: h.size("attention.key_length_swa", 1 << 16)?,
         n_experts: h.size("expert_count", 1 << 16)?,
-        n_used: h.size("expert_used_count", 1 << 10)?,
+        n_used: h.size("expert_used_count", h.size("expert_count", 1 << 16)?)?,
         d_expert: h.size("expert_feed_forward_length", 1 << 24)?,
         eps: h.positive("attention.layer_norm_rms_epsilon")?,
         softcap: h.positive("final_logit_softcapping")?.into(),
     };
     h.equal("attention.value_length", c.head_dim)?;
     h.equal("attention.value_length_swa", c.head_dim_swa)?;
-    if let Some(i) = (0..n_layers).find(|&i| c.n_heads[i] % c.n_kv_heads[i] != 0) {
-        let expected = format!("a divisor of the {} query heads of layer {i}", c.n_heads[i]);
-        return Err(h.wrong("attention.head_count_kv", expected, c.n_kv_heads[i]));
-    }
-    if c.n_used > c.n_experts {
-        return Err(h.wrong("expert_used_count", format!("at most {} experts", c.n_experts), c.n_used));
-    }
+    h.grouped_heads(&c.n_heads, &c.n_kv_heads)?;
     let vocab_len = super::vocab_len(gguf)?;
     let rope_swa = h.rotary("rope.dimension_count_swa", "rope.freq_base_swa", c.head_dim_swa)?;
     let mut rope_full = h.rotary("rope.dimension_count", "rope.freq_base", c.head_dim)?;
     rope_full.factors = Some(w.values("rope_freqs.weight", rope_full.n_rot / 2));
 
     let token_embd = w.matrix("token_embd.weight", vocab_len, c.d_model);
-    let output = if w.has("output.weight") { w.matrix("output.weight", vocab_len, c.d_model) } else { token_embd };
+    let output =
+        if w.has("output.weight") { w.matrix("output.weight", vocab_len, c.d_model) } else { token_embd };
     let output_norm = w.vector("output_norm.weight", c.d_model);
-    let has_self_cond = ["pre_norm", "gate", "up", "down"].iter().any(|n| w.has(&format!("self_cond_{n}.weight")));
+    let has_self_cond =
+        ["pre_norm", "gate", "up", "down"].iter().any(|n| w.has(&format!("self_cond_{n}.weight")));
     let self_cond = has_self_cond.then(|| SelfConditioning {
         pre_norm: w.vector("self_cond_pre_norm.weight", c.d_model),
         mlp: GatedMlp::load(w, "self_cond_", c.d_ff, c.d_model, Activation::GeluTanh),
@@ -135,8 +136,17 @@ fn load(gguf: &Gguf, w: &mut WeightLoader<'_>, notes: &mut Vec<String>) -> Resul
         kv: KvLayout { widths: (0..n_layers).map(kv_width).collect() },
         self_conditioning: self_cond.is_some(),
     };
-    let model =
-        DiffusionGemma { config: c, shape, token_embd, output, output_norm, self_cond, layers, rope_full, rope_swa };
+    let model = DiffusionGemma {
+        config: c,
+        shape,
+        token_embd,
+        output,
+        output_norm,
+        self_cond,
+        layers,
+        rope_full,
+        rope_swa,
+    };
     Ok(Box::new(model))
 }
 
@@ -145,26 +155,11 @@ impl Layer {
         let name = |n: &str| format!("blk.{i}.{n}");
         let (n, act) = (c.d_model, Activation::GeluTanh);
         let d = if c.sliding[i] { c.head_dim_swa } else { c.head_dim };
-        let (q_width, kv_width) = (c.n_heads[i] * d, c.n_kv_heads[i] * d);
+        let heads = Heads { q: c.n_heads[i], kv: c.n_kv_heads[i], dim: d };
         Layer {
             attn_norm: w.vector(&name("attn_norm.weight"), n),
-            attn: SelfAttention {
-                wq: w.matrix(&name("attn_q.weight"), q_width, n),
-                wk: w.matrix(&name("attn_k.weight"), kv_width, n),
-                // Full layers take their values from the raw key projection.
-                wv: c.sliding[i].then(|| w.matrix(&name("attn_v.weight"), kv_width, n)),
-                wo: w.matrix(&name("attn_output.weight"), n, q_width),
-                norm: QkvNorm {
-                    q: w.vector(&name("attn_q_norm.weight"), d),
-                    k: w.vector(&name("attn_k_norm.weight"), d),
-                    eps: c.eps,
-                },
-                n_heads: c.n_heads[i],
-                n_kv_heads: c.n_kv_heads[i],
-                head_dim: d,
-                scale: 1.0,
-                rope: RopeStyle::Neox,
-            },
+            // Full layers take their values from the raw key projection; scores are not scaled.
+            attn: SelfAttention::load(w, &name("attn_"), n, heads, c.sliding[i], c.eps, 1.0),
             attn_post_norm: w.vector(&name("post_attention_norm.weight"), n),
             ffn_norm: w.vector(&name("ffn_norm.weight"), n),
             mlp: GatedMlp::load(w, &name("ffn_"), c.d_ff, n, act),
@@ -201,33 +196,33 @@ impl DiffusionGemma {
     fn stack(&self, b: &mut ProgramBuilder, mut x: Val, canvas: bool) -> Result<Val, ComputeError> {
         let table_full = b.input("rope table of full layers", self.rope_full.n_rot, Kind::Real)?;
         let table_swa = b.input("rope table of sliding layers", self.rope_swa.n_rot, Kind::Real)?;
-        for (i, layer) in self.layers.iter().enumerate() {
+        let window = self.config.window;
+        for (i, &sliding) in self.config.sliding.iter().enumerate() {
             b.set_layer(Some(i));
-            let sliding = self.config.sliding[i];
-            let window = self.config.window;
             let mask = if canvas {
                 // A canvas sees the last W - 1 keys of the prefix, whatever the position in the canvas.
                 Mask::Canvas { prefix: sliding.then(|| window - 1) }
             } else {
                 Mask::Causal { window: sliding.then_some(window) }
             };
-            x = self.layer(b, layer, x, if sliding { table_swa } else { table_full }, i, mask, canvas)?;
+            let table = if sliding { table_swa } else { table_full };
+            x = self.layer(b, i, x, table, mask)?;
         }
         b.set_layer(None);
         Ok(x)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one call, right above")]
+    /// Layer `i` over `x` `[T, n]`. Canvas passes leave the cache alone and have a scalar of their own.
     fn layer(
         &self,
         b: &mut ProgramBuilder,
-        l: &Layer,
+        i: usize,
         x: Val,
         table: Val,
-        i: usize,
         mask: Mask,
-        canvas: bool,
     ) -> Result<Val, ComputeError> {
+        let l = &self.layers[i];
+        let canvas = matches!(mask, Mask::Canvas { .. });
         let h = self.norm(b, x, Some(l.attn_norm))?;
         b.tap("attn_norm", h);
         let o = l.attn.build(b, h, table, i, mask, !canvas)?; // [T, n]

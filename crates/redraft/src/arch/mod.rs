@@ -2,7 +2,6 @@
 
 mod diffusion_gemma;
 
-use redraft_compute::op::RopeStyle;
 use redraft_compute::{ComputeError, KvLayout, ProgramBuilder, Val};
 use redraft_gguf::{Gguf, Metadata};
 
@@ -104,9 +103,7 @@ pub(crate) fn canvas_len(meta: &Metadata, card: usize, notes: &mut Vec<String>) 
     let key = "diffusion.canvas_length";
     match meta.opt_u64(key)? {
         Some(n) if (1..=1 << 16).contains(&n) => Ok(n as usize),
-        Some(n) => {
-            Err(Error::Hyper { key: key.into(), expected: "1..=65536".into(), found: n.to_string() })
-        }
+        Some(n) => Err(Error::Hyper { key: key.into(), expected: "1..=65536".into(), found: n.to_string() }),
         None => {
             notes.push(format!("the file has no {key}; taking {card}"));
             Ok(card)
@@ -146,13 +143,24 @@ impl<'a> Hyper<'a> {
         if found == value { Ok(()) } else { Err(self.wrong(name, value, found)) }
     }
 
-    /// A rotary scheme without frequency factors, pairs `(i, i + n_rot / 2)`.
+    /// Query heads must share key-value heads evenly in every layer.
+    pub(crate) fn grouped_heads(&self, heads: &[usize], kv_heads: &[usize]) -> Result<(), Error> {
+        match (0..heads.len()).find(|&i| heads[i] % kv_heads[i] != 0) {
+            None => Ok(()),
+            Some(i) => {
+                let expected = format!("a divisor of the {} query heads of layer {i}", heads[i]);
+                Err(self.wrong("attention.head_count_kv", expected, kv_heads[i]))
+            }
+        }
+    }
+
+    /// A rotary scheme without frequency factors.
     pub(crate) fn rotary(&self, dims: &str, base: &str, head_dim: usize) -> Result<Rotary, Error> {
         let n_rot = self.size(dims, head_dim)?;
         if n_rot % 2 != 0 {
             return Err(self.wrong(dims, "an even number", n_rot));
         }
-        Ok(Rotary { base: self.positive(base)?.into(), n_rot, factors: None, style: RopeStyle::Neox })
+        Ok(Rotary { base: self.positive(base)?.into(), n_rot, factors: None })
     }
 
     fn in_range(&self, name: &str, x: u64, max: usize) -> Result<usize, Error> {

@@ -7,7 +7,8 @@ mod session;
 
 pub use draws::{Draws, Philox};
 pub use generate::{
-    CanvasReport, Digests, Event, Finish, Generation, Request, StepEvent, Timings, default_max_tokens, generate,
+    CanvasReport, Digests, Event, Finish, Generation, Request, StepEvent, Timings, default_max_tokens,
+    generate,
 };
 pub use pass::{CanvasPass, CanvasResult, Previous, TapSink, canvas_pass};
 pub use session::Session;

@@ -1,7 +1,9 @@
 //! One forward pass: builds the program, runs it, reads the results.
 
 use redraft_compute::op::Factor;
-use redraft_compute::{InputData, Kind, Observer, Program, ProgramBuilder, SeqId, Slot, TapData, TapKey, Val};
+use redraft_compute::{
+    InputData, Kind, Observer, Program, ProgramBuilder, SeqId, Slot, TapData, TapKey, Val,
+};
 
 use super::Session;
 use crate::{Error, Model};

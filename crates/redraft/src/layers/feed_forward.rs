@@ -83,7 +83,8 @@ impl Experts {
         act: Activation,
     ) -> Experts {
         let split = w.has(&format!("{prefix}gate_exps.weight"));
-        let mut stack = |name: &str, rows| w.stack(&format!("{prefix}{name}.weight"), n_experts, rows, d_model);
+        let mut stack =
+            |name: &str, rows| w.stack(&format!("{prefix}{name}.weight"), n_experts, rows, d_model);
         let gate_up = if split {
             GateUp::Split { gate: stack("gate_exps", d_expert), up: stack("up_exps", d_expert) }
         } else {

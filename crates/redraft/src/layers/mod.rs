@@ -3,5 +3,5 @@
 mod attention;
 mod feed_forward;
 
-pub(crate) use attention::{QkvNorm, Rotary, SelfAttention};
+pub(crate) use attention::{Heads, Rotary, SelfAttention};
 pub(crate) use feed_forward::{Experts, GatedMlp, Router};

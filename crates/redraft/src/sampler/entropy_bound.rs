@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use redraft_compute::math::mean;
+use redraft_compute::math::reduce::sum;
 
 use super::{Decision, ParamSpec, Params, Range, Sampler, SamplerSpec, StepView, Stop};
 
@@ -138,7 +138,7 @@ impl Sampler for EntropyBound {
         let accepted = self.accept(view.entropy);
         let pick = |(i, &ok): (usize, &bool)| if ok { view.sample[i] } else { view.renoise[i] };
         let canvas = accepted.iter().enumerate().map(pick).collect();
-        let mean_entropy = mean(view.entropy);
+        let mean_entropy = sum(view.entropy) * (1.0 / view.entropy.len() as f64) as f32;
         let converged = self.stable(view.argmax) && mean_entropy < self.confidence;
         let stop = if converged {
             Some(Stop::Converged)
@@ -185,9 +185,16 @@ mod tests {
         assert_eq!(step(2, &[1, 3], &[0.6, 0.6]), None, "stable but not confident");
         assert_eq!(step(3, &[1, 3], &[0.6, 0.6]), Some(Stop::MaxSteps));
         s.begin();
-        let first = s.step(StepView { step: 0, argmax: &[1, 3], sample: &[1, 3], entropy: &[0.1, 0.1], renoise: &renoise });
+        let first = s.step(StepView {
+            step: 0,
+            argmax: &[1, 3],
+            sample: &[1, 3],
+            entropy: &[0.1, 0.1],
+            renoise: &renoise,
+        });
         assert_eq!(first.stop, None, "a new canvas starts without history");
-        let view = StepView { step: 1, argmax: &[1, 3], sample: &[1, 3], entropy: &[0.1, 0.1], renoise: &renoise };
+        let view =
+            StepView { step: 1, argmax: &[1, 3], sample: &[1, 3], entropy: &[0.1, 0.1], renoise: &renoise };
         assert_eq!(s.step(view).stop, Some(Stop::Converged));
     }
 

@@ -258,7 +258,8 @@ mod tests {
     #[test]
     fn rows_stand_in_execution_order_and_the_first_divergent_is_named() {
         let x = |v: f32| Elements::F32(vec![1.0, 2.0, v]);
-        let names = ["logits", "dec/l_out-0", "dec/attn_norm-10", "dec/attn_norm-2", "enc/l_out-0", "dec/inp_region"];
+        let names =
+            ["logits", "dec/l_out-0", "dec/attn_norm-10", "dec/attn_norm-2", "enc/l_out-0", "dec/inp_region"];
         let golden = file(&names.map(|n| (n, vec![1, 3], x(3.0))));
         let mut other = golden.clone();
         for n in ["logits", "dec/attn_norm-10"] {
@@ -266,7 +267,8 @@ mod tests {
         }
         let r = compare(&golden, &other, &Preset::F32.into());
         let order: Vec<&str> = r.rows.iter().map(|r| r.name.as_str()).collect();
-        let want = ["enc/l_out-0", "dec/inp_region", "dec/l_out-0", "dec/attn_norm-2", "dec/attn_norm-10", "logits"];
+        let want =
+            ["enc/l_out-0", "dec/inp_region", "dec/l_out-0", "dec/attn_norm-2", "dec/attn_norm-10", "logits"];
         assert_eq!(order, want);
         assert_eq!((r.ok, r.first.as_deref()), (false, Some("dec/attn_norm-10")));
         assert!(compare(&golden, &golden, &Preset::F32.into()).ok);

@@ -179,7 +179,8 @@ impl TraceFile {
         let mut at = 0;
         for (name, t) in &order {
             let end = at + t.data.len() * size(t);
-            let entry = serde_json::json!({"dtype": t.data.dtype(), "shape": t.shape, "data_offsets": [at, end]});
+            let entry =
+                serde_json::json!({"dtype": t.data.dtype(), "shape": t.shape, "data_offsets": [at, end]});
             header.insert((*name).clone(), entry);
             at = end;
         }
@@ -205,7 +206,9 @@ impl TraceFile {
     /// [`Error::Golden`] when it is missing or not of integers.
     pub fn ints(&self, name: &str) -> Result<Vec<i64>, Error> {
         let t = self.need(name)?;
-        t.data.to_i64().ok_or_else(|| self.wrong(format!("tensor {name}: expected integers, found {}", t.data.dtype())))
+        t.data
+            .to_i64()
+            .ok_or_else(|| self.wrong(format!("tensor {name}: expected integers, found {}", t.data.dtype())))
     }
 
     /// Token ids that must be there.
@@ -213,9 +216,8 @@ impl TraceFile {
     /// # Errors
     /// [`Error::Golden`] when they are missing or no ids.
     pub fn ids(&self, name: &str) -> Result<Vec<u32>, Error> {
-        let id = |x: i64| {
-            u32::try_from(x).map_err(|_| self.wrong(format!("tensor {name}: {x} is no token id")))
-        };
+        let id =
+            |x: i64| u32::try_from(x).map_err(|_| self.wrong(format!("tensor {name}: {x} is no token id")));
         self.ints(name)?.into_iter().map(id).collect()
     }
 

@@ -58,7 +58,9 @@ fn forward(model: &mut Model, golden: &TraceFile) -> Result<TraceFile, Error> {
         session.extend(model, chunk, &mut recorder)?;
     }
     if !rest.is_empty() {
-        return Err(golden.wrong(format!("chunk_lengths {chunks:?} do not divide a prompt of {}", prompt.len())));
+        return Err(
+            golden.wrong(format!("chunk_lengths {chunks:?} do not divide a prompt of {}", prompt.len()))
+        );
     }
     if golden.tensors.contains_key("canvas_ids") {
         let ids = golden.ids("canvas_ids")?;
@@ -138,8 +140,10 @@ impl Draws for Recorded {
 }
 
 fn trajectory(model: &mut Model, golden: &TraceFile) -> Result<TraceFile, Error> {
-    let text = golden.metadata.get("config").ok_or_else(|| golden.wrong("metadata `config` is missing".into()))?;
-    let c: Config = serde_json::from_str(text).map_err(|e| golden.wrong(format!("metadata `config`: {e}")))?;
+    let text =
+        golden.metadata.get("config").ok_or_else(|| golden.wrong("metadata `config` is missing".into()))?;
+    let c: Config =
+        serde_json::from_str(text).map_err(|e| golden.wrong(format!("metadata `config`: {e}")))?;
     let draws = recorded(model, golden)?;
     let n_canvases = draws.first.len() - 1;
     let spec = sampler("entropy-bound")?;
@@ -198,7 +202,9 @@ fn recorded(model: &Model, golden: &TraceFile) -> Result<Recorded, Error> {
         if found == rows * len {
             return Ok(());
         }
-        Err(golden.wrong(format!("tensor {name}: expected {rows} rows of a canvas of {len}, found {found} elements")))
+        Err(golden.wrong(format!(
+            "tensor {name}: expected {rows} rows of a canvas of {len}, found {found} elements"
+        )))
     };
     let init = golden.ids("init_canvas")?;
     let n_canvases = init.len() / len;

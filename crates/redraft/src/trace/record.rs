@@ -77,7 +77,11 @@ impl<F: Fn(&str, TapKey) -> bool> TapSink for PassRecorder<F> {
                 (first..total).map(move |key| u8::from(keys.contains(&key)))
             };
             let mask: Vec<u8> = (0..rows).flat_map(seen).collect();
-            self.file.insert(format!("{}kq_visible-{layer}", self.prefix), vec![rows, total - first], Elements::U8(mask));
+            self.file.insert(
+                format!("{}kq_visible-{layer}", self.prefix),
+                vec![rows, total - first],
+                Elements::U8(mask),
+            );
         }
     }
 
@@ -198,7 +202,14 @@ mod tests {
         assert!(f.wants(key("Qcur_pos", Some(1))) && !f.wants(key("Qcur_pos", Some(2))));
         assert!(f.wants(key("ffn_moe_topk", Some(0))) && !f.wants(key("ffn_moe_out", Some(0))));
         let f = TapFilter { names: Vec::new(), layers: Some(1..=2) };
-        assert!(f.wants(key("logits", None)) && f.wants(key("l_out", Some(2))) && !f.wants(key("l_out", Some(3))));
-        assert!(glob("*", "anything") && glob("a*b*c", "axxbyyc") && !glob("a*b*c", "axxcyyb") && !glob("ab", "abc"));
+        assert!(
+            f.wants(key("logits", None)) && f.wants(key("l_out", Some(2))) && !f.wants(key("l_out", Some(3)))
+        );
+        assert!(
+            glob("*", "anything")
+                && glob("a*b*c", "axxbyyc")
+                && !glob("a*b*c", "axxcyyb")
+                && !glob("ab", "abc")
+        );
     }
 }

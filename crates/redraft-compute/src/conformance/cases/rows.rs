@@ -1,0 +1,195 @@
+//! Ops whose rows do not depend on each other.
+
+use super::{Case, Data, Noise, Setup, Spread, Weights, push, single};
+use crate::op::{Activation, Factor, RopeStyle};
+use crate::{ComputeError, Kind, ProgramBuilder};
+
+const COLS: [usize; 9] = [1, 2, 15, 16, 17, 33, 100, 257, 1025];
+
+pub(super) fn add(list: &mut Vec<Case>) {
+    for cols in COLS {
+        for spread in [Spread::Unit, Spread::Wide, Spread::Tiny, Spread::Coarse] {
+            elementwise(list, cols, spread);
+        }
+        for spread in [Spread::Times(200), Spread::Coarse, Spread::Tiny] {
+            let name = format!("rows of {cols} {spread:?}");
+            push(list, "Softmax", name, move || softmax(5, cols, spread));
+        }
+    }
+    for (cols, group) in [(64, 16), (60, 15), (51, 17), (66, 33), (7, 1)] {
+        push(list, "RmsNorm", format!("{cols} columns in groups of {group}"), move || {
+            rms_norm(3, cols, group, Spread::Unit, true)
+        });
+    }
+    push(list, "RmsNorm", "squares that overflow".into(), || rms_norm(2, 40, 40, Spread::Huge, false));
+    push(list, "Add", "a sum that overflows".into(), || {
+        let x = Data::Real(vec![1.0, 3e38, 2.0]);
+        pair(vec![x.clone(), x], 3, |b, x, y| b.add(x, y))
+    });
+    for act in [Activation::GeluTanh, Activation::Silu] {
+        push(list, "Glu", format!("{act:?} over its range"), move || glu(act, 999, Spread::Times(12)));
+        push(list, "Glu", format!("{act:?} far out"), move || glu(act, 100, Spread::Times(300)));
+    }
+    for style in [RopeStyle::Neox, RopeStyle::Interleaved] {
+        for (head_dim, n_rot) in [(2, 2), (8, 4), (16, 16), (34, 34), (64, 30), (80, 64), (256, 256), (6, 0)]
+        {
+            let name = format!("{style:?}, {n_rot} of {head_dim} channels");
+            push(list, "Rope", name, move || rope(style, head_dim, n_rot));
+        }
+    }
+    for vocab in [1, 2, 15, 16, 17, 33, 1023, 1024, 1025, 2049, 5000] {
+        for spread in [Spread::Times(4), Spread::Times(60), Spread::Coarse, Spread::Tiny] {
+            let name = format!("{vocab} ids {spread:?}");
+            push(list, "TokenStats", name, move || token_stats(vocab, spread));
+        }
+    }
+    for (experts, top_k) in [(1, 1), (2, 2), (8, 2), (17, 4), (33, 33), (128, 8)] {
+        for (renormalize, scale) in [(false, false), (true, false), (true, true), (false, true)] {
+            let name = format!("{top_k} of {experts}, renormalize {renormalize}, scale {scale}");
+            push(list, "MoeRoute", name, move || route(experts, top_k, renormalize, scale));
+        }
+    }
+}
+
+fn elementwise(list: &mut Vec<Case>, cols: usize, spread: Spread) {
+    let name = |what: &str| format!("{what} rows of {cols} {spread:?}");
+    push(list, "RmsNorm", name("weighted"), move || rms_norm(4, cols, cols, spread, true));
+    push(list, "RmsNorm", name("plain"), move || rms_norm(1, cols, cols, spread, false));
+    push(list, "Scale", name("by a constant"), move || {
+        unary(cols, spread, |b, x| b.scale(x, Factor::Const(0.1)))
+    });
+    push(list, "Softcap", name("30"), move || unary(cols, spread, |b, x| b.softcap(x, 30.0)));
+    push(list, "Softcap", name("0.7"), move || unary(cols, spread, |b, x| b.softcap(x, 0.7)));
+    push(list, "Add", name(""), move || {
+        let mut noise = Noise(12);
+        let inputs = [(); 2].map(|()| Data::Real(noise.reals(3 * cols, spread)));
+        pair(inputs.to_vec(), cols, |b, x, y| b.add(x, y))
+    });
+    push(list, "Glu", name("gelu"), move || glu(Activation::GeluTanh, cols, spread));
+    push(list, "Glu", name("silu"), move || glu(Activation::Silu, cols, spread));
+    push(list, "Scale", name("by a weight"), move || {
+        let mut w = Weights::new(13);
+        let by = w.vector(1, spread)?;
+        let (table, mut noise) = w.finish();
+        let mut b = ProgramBuilder::new(&table, 0, 3);
+        let x = b.input("x", cols, Kind::Real)?;
+        let y = b.scale(x, Factor::Scalar(by))?;
+        b.output(y);
+        let x = noise.reals(3 * cols, spread);
+        Ok(single(b, table, vec![Data::Real(x)]))
+    });
+}
+
+type Value = Result<crate::Val, ComputeError>;
+
+fn unary(
+    cols: usize,
+    spread: Spread,
+    f: impl Fn(&mut ProgramBuilder, crate::Val) -> Value,
+) -> Result<Setup, ComputeError> {
+    let (table, mut noise) = Weights::new(11).finish();
+    let mut b = ProgramBuilder::new(&table, 0, 5);
+    let x = b.input("x", cols, Kind::Real)?;
+    let y = f(&mut b, x)?;
+    b.output(y);
+    let x = noise.reals(5 * cols, spread);
+    Ok(single(b, table, vec![Data::Real(x)]))
+}
+
+fn pair(
+    inputs: Vec<Data>,
+    cols: usize,
+    f: impl Fn(&mut ProgramBuilder, crate::Val, crate::Val) -> Value,
+) -> Result<Setup, ComputeError> {
+    let rows = match &inputs[0] {
+        Data::Real(x) => x.len() / cols,
+        Data::Int(x) => x.len() / cols,
+    };
+    let (table, _) = Weights::new(0).finish();
+    let mut b = ProgramBuilder::new(&table, 0, rows);
+    let x = b.input("x", cols, Kind::Real)?;
+    let y = b.input("y", cols, Kind::Real)?;
+    let z = f(&mut b, x, y)?;
+    b.output(z);
+    Ok(single(b, table, inputs))
+}
+
+fn glu(act: Activation, cols: usize, spread: Spread) -> Result<Setup, ComputeError> {
+    let mut noise = Noise(14);
+    let inputs =
+        vec![Data::Real(noise.reals(3 * cols, spread)), Data::Real(noise.reals(3 * cols, Spread::Unit))];
+    pair(inputs, cols, move |b, x, y| b.glu(x, y, act))
+}
+
+fn rms_norm(
+    rows: usize,
+    cols: usize,
+    group: usize,
+    spread: Spread,
+    weighted: bool,
+) -> Result<Setup, ComputeError> {
+    let mut w = Weights::new(15);
+    let weight = if weighted { Some(w.vector(group, Spread::Unit)?) } else { None };
+    let (table, mut noise) = w.finish();
+    let mut b = ProgramBuilder::new(&table, 0, rows);
+    let x = b.input("x", cols, Kind::Real)?;
+    let y = b.rms_norm(x, weight, 1e-6, group)?;
+    b.output(y);
+    let x = noise.reals(rows * cols, spread);
+    Ok(single(b, table, vec![Data::Real(x)]))
+}
+
+fn softmax(rows: usize, cols: usize, spread: Spread) -> Result<Setup, ComputeError> {
+    let (table, mut noise) = Weights::new(16).finish();
+    let mut b = ProgramBuilder::new(&table, 0, rows);
+    let x = b.input("x", cols, Kind::Real)?;
+    let y = b.softmax(x)?;
+    b.output(y);
+    let x = noise.reals(rows * cols, spread);
+    Ok(single(b, table, vec![Data::Real(x)]))
+}
+
+fn rope(style: RopeStyle, head_dim: usize, n_rot: usize) -> Result<Setup, ComputeError> {
+    let (rows, cols) = (3, 3 * head_dim);
+    let (table, mut noise) = Weights::new(17).finish();
+    let mut b = ProgramBuilder::new(&table, 0, rows);
+    let x = b.input("x", cols, Kind::Real)?;
+    let angles = b.input("angles", n_rot, Kind::Real)?;
+    let y = b.rope(x, angles, head_dim, style)?;
+    b.output(y);
+    let inputs = vec![
+        Data::Real(noise.reals(rows * cols, Spread::Wide)),
+        Data::Real(noise.reals(rows * n_rot, Spread::Unit)),
+    ];
+    Ok(single(b, table, inputs))
+}
+
+fn token_stats(vocab: usize, spread: Spread) -> Result<Setup, ComputeError> {
+    // The ends of (0, 1) as the sampler makes them, one number that no running sum reaches, and others.
+    let u = [2.980_232_2e-8, 0.999_999_97, 1.5, 0.25, 0.5, 0.75, 0.9];
+    let (table, mut noise) = Weights::new(18).finish();
+    let mut b = ProgramBuilder::new(&table, 0, u.len());
+    let x = b.input("logits", vocab, Kind::Real)?;
+    let v = b.input("u", 1, Kind::Real)?;
+    let (stats, picks) = b.token_stats(x, v)?;
+    b.output(stats);
+    b.output(picks);
+    let x = noise.reals(u.len() * vocab, spread);
+    Ok(single(b, table, vec![Data::Real(x), Data::Real(u.to_vec())]))
+}
+
+fn route(experts: usize, top_k: usize, renormalize: bool, scale: bool) -> Result<Setup, ComputeError> {
+    let rows = 5;
+    let mut w = Weights::new(19);
+    let scale = if scale { Some(w.vector(experts, Spread::Unit)?) } else { None };
+    let (table, mut noise) = w.finish();
+    let mut b = ProgramBuilder::new(&table, 0, rows);
+    let x = b.input("logits", experts, Kind::Real)?;
+    let (probs, ids, weights) = b.moe_route(x, top_k, renormalize, scale)?;
+    [probs, ids, weights].into_iter().for_each(|v| b.output(v));
+    // Two rows with ties, one where most probabilities are zero.
+    let mut x = noise.reals(2 * experts, Spread::Times(3));
+    x.extend(noise.reals(2 * experts, Spread::Coarse));
+    x.extend(noise.reals(experts, Spread::Times(500)));
+    Ok(single(b, table, vec![Data::Real(x)]))
+}

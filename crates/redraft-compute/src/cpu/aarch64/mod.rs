@@ -1,0 +1,4 @@
+//! Vectors of AArch64.
+#![allow(unsafe_code)]
+
+pub(super) mod neon;

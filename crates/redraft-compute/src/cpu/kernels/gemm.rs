@@ -1,0 +1,53 @@
+//! The inner loop of every product of matrices: MatMul, the experts, q·k, P·V and the soft embedding.
+//!
+//! 1. Sums of `M` tokens x 16 columns are loaded into registers.
+//! 2. For each `k`, ascending: one row of the panel (16 weights), and for each token one activation in all
+//!    lanes; `sum = sum + w * x`, the product rounded before the addition.
+//! 3. The sums are stored.
+//!
+//! Each sum is sequential in `k`, whatever `M` is and wherever the caller cuts `k` into chunks, because a sum
+//! goes through memory unrounded.
+//!
+//! ```text
+//! panel [k][16]                  x, packed [k][M]           sums [M][16]
+//! k=0: w(c0) w(c1) … w(c15)      k=0: x(t0) … x(tM-1)       t0: s(c0) … s(c15)
+//! k=1: …                         k=1: …                     t1: …
+//! ```
+
+use crate::cpu::vector::{Isa, Row16};
+use crate::math::Lanes;
+
+/// Adds `panel` times `x` to `sums`; the number of tokens is the length of `sums`, one of `Isa::GROUPS`.
+#[inline(always)]
+pub(crate) fn gemm<S: Isa>(s: S, panel: &[Row16], x: &[f32], sums: &mut [Row16]) {
+    match sums.len() {
+        1 => tokens::<S, 1>(s, panel, x, sums),
+        2 => tokens::<S, 2>(s, panel, x, sums),
+        4 if S::GROUPS[0] >= 4 => tokens::<S, 4>(s, panel, x, sums),
+        6 if S::GROUPS.contains(&6) => tokens::<S, 6>(s, panel, x, sums),
+        8 if S::GROUPS[0] >= 8 => tokens::<S, 8>(s, panel, x, sums),
+        12 if S::GROUPS[0] >= 12 => tokens::<S, 12>(s, panel, x, sums),
+        16 if S::GROUPS[0] >= 16 => tokens::<S, 16>(s, panel, x, sums),
+        24 if S::GROUPS[0] >= 24 => tokens::<S, 24>(s, panel, x, sums),
+        n => unreachable!("no kernel for a group of {n} tokens"),
+    }
+}
+
+#[inline(always)]
+fn tokens<S: Isa, const M: usize>(s: S, panel: &[Row16], x: &[f32], sums: &mut [Row16]) {
+    let (x, rest) = x.as_chunks::<M>();
+    assert!(rest.is_empty() && x.len() == panel.len() && sums.len() == M, "panel, activations and sums fit");
+    let mut acc = [s.splat(0.0); M];
+    for m in 0..M {
+        acc[m] = s.load(&sums[m]);
+    }
+    for (w, x) in panel.iter().zip(x) {
+        let w = s.load(w);
+        for m in 0..M {
+            acc[m] = acc[m].add(s.splat(x[m]).mul(w));
+        }
+    }
+    for m in 0..M {
+        s.store(acc[m], &mut sums[m]);
+    }
+}

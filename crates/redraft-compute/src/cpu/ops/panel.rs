@@ -1,0 +1,113 @@
+//! Weights in their file format, and panels unpacked from them.
+//!
+//! A panel holds 16 output features (rows of the matrix) and [`DEPTH`] input features, `[k][16]`. It is made
+//! on the fly from the file's blocks, used for all tokens and thrown away: there is no second copy of the
+//! weights.
+
+use redraft_gguf::{BlockCodec, Unpacked, codec};
+
+use crate::ComputeError;
+use crate::cpu::table::Table;
+use crate::cpu::vector::{LANES, Row16};
+use crate::weight::Weight;
+
+/// Input features of a panel: one super-block. A panel of 16 KiB and the activations beside it fit the
+/// first-level cache.
+pub(crate) const DEPTH: usize = 256;
+
+/// A stack of matrices in its file format.
+#[derive(Clone, Copy)]
+pub(crate) struct Matrix<'a> {
+    weight: &'a Weight,
+    codec: &'static dyn BlockCodec,
+}
+
+/// Buffers of one thread for making panels.
+#[derive(Default)]
+pub(crate) struct Unpacker {
+    rows: Vec<f32>,
+    blocks: Vec<Unpacked>,
+    panel: Vec<Row16>,
+}
+
+impl<'a> Matrix<'a> {
+    pub(crate) fn new(weight: &'a Weight) -> Result<Matrix<'a>, ComputeError> {
+        let codec = codec(weight.dtype).ok_or_else(|| ComputeError::UnsupportedType {
+            weight: weight.name.clone(),
+            dtype: weight.dtype.name().to_string(),
+        })?;
+        Ok(Matrix { weight, codec })
+    }
+
+    /// Output features of one matrix.
+    pub(crate) fn rows(&self) -> usize {
+        self.weight.rows
+    }
+
+    /// Input features.
+    pub(crate) fn cols(&self) -> usize {
+        self.weight.cols
+    }
+
+    /// The bytes of `len` elements of a row from `k` on; both are multiples of the block length.
+    fn bytes(&self, expert: usize, row: usize, k: usize, len: usize) -> &'a [u8] {
+        let (block, bytes) = (self.codec.block_len(), self.codec.block_bytes());
+        &self.weight.row(expert, row)[k / block * bytes..(k + len) / block * bytes]
+    }
+
+    /// One row (or a vector), small numbers flushed.
+    pub(crate) fn row(&self, table: &Table, expert: usize, row: usize, out: &mut [f32]) {
+        self.codec.dequantize(self.weight.row(expert, row), out);
+        (table.flush)(out);
+    }
+
+    /// A weight with one row, as numbers.
+    pub(crate) fn vector(&self, table: &Table) -> Vec<f32> {
+        let mut out = vec![0.0; self.cols()];
+        self.row(table, 0, 0, &mut out);
+        out
+    }
+
+    /// The panel of up to 16 rows from `row` on and `len` elements from `k` on; `k` is a multiple of
+    /// [`DEPTH`] and `len` at most that.
+    pub(crate) fn panel<'b>(
+        &self,
+        table: &Table,
+        [expert, row, n_rows]: [usize; 3],
+        [k, len]: [usize; 2],
+        buf: &'b mut Unpacker,
+    ) -> &'b [Row16] {
+        buf.panel.resize(DEPTH, [0.0; LANES]);
+        let panel = &mut buf.panel[..len];
+        let block = self.codec.block_len();
+        if block > 1 {
+            // Quantized: the integers of one block of each row, then all arithmetic in vectors.
+            buf.blocks.resize_with(LANES, Unpacked::new);
+            let bytes = self.codec.block_bytes();
+            for (b, panel) in panel.chunks_exact_mut(block).enumerate() {
+                for (j, out) in buf.blocks[..n_rows].iter_mut().enumerate() {
+                    let at = self.bytes(expert, row + j, k + b * block, block);
+                    debug_assert_eq!(at.len(), bytes);
+                    self.codec.unpack(at, out);
+                }
+                (table.unpack)(&buf.blocks[..n_rows], panel);
+            }
+        } else {
+            buf.rows.resize(LANES * DEPTH, 0.0);
+            for (j, out) in buf.rows.chunks_exact_mut(DEPTH).take(n_rows).enumerate() {
+                self.codec.dequantize(self.bytes(expert, row + j, k, len), &mut out[..len]);
+            }
+            let mut rows: [&[f32]; LANES] = [&[]; LANES];
+            for (slot, row) in rows.iter_mut().zip(buf.rows.chunks_exact(DEPTH)) {
+                *slot = &row[..len];
+            }
+            (table.pack)(&rows[..n_rows], panel);
+        }
+        panel
+    }
+}
+
+/// The chunks `[k, len]` into which `n` input features are cut.
+pub(crate) fn depths(n: usize) -> impl Iterator<Item = [usize; 2]> {
+    (0..n).step_by(DEPTH).map(move |k| [k, DEPTH.min(n - k)])
+}

@@ -1,0 +1,163 @@
+//! Ops whose rows (positions) do not depend on each other: bands of rows are split over the threads, and each
+//! row or band is one call of a kernel.
+
+use super::panel::Matrix;
+use crate::cpu::pool::Pool;
+use crate::cpu::{Cpu, Cx};
+use crate::op::{self, Factor};
+use crate::{ComputeError, Val, math};
+
+/// Elements of a band: some 10 µs of work, so that handing it over does not count.
+const GRAIN: usize = 16 * 1024;
+
+/// Computes `out` from bands of whole rows: `f(range of elements, out band)`.
+fn bands(pool: &Pool, v: Val, out: &mut [f32], f: impl Fn(std::ops::Range<usize>, &mut [f32]) + Sync) {
+    pool.rows(out, v.cols(), GRAIN, |_, row, out| {
+        let at = row * v.cols();
+        f(at..at + out.len(), out);
+    });
+}
+
+pub(crate) fn scale(cpu: &mut Cpu, o: &op::Scale, cx: &mut Cx<'_>) -> Result<(), ComputeError> {
+    let by = match o.by {
+        Factor::Const(c) => c as f32,
+        Factor::Scalar(w) => Matrix::new(cx.weights.get(w)?)?.vector(cpu.table)[0],
+    };
+    let mut out = cx.take_real(o.out);
+    let x = cx.real(o.x);
+    bands(&cpu.pool, o.out, &mut out, |at, out| (cpu.table.scale)(&x[at], by, out));
+    cx.put_real(o.out, out);
+    Ok(())
+}
+
+pub(crate) fn add(cpu: &mut Cpu, o: &op::Add, cx: &mut Cx<'_>) -> Result<(), ComputeError> {
+    let mut out = cx.take_real(o.out);
+    let (a, b) = (cx.real(o.a), cx.real(o.b));
+    bands(&cpu.pool, o.out, &mut out, |at, out| (cpu.table.add)(&a[at.clone()], &b[at], out));
+    cx.put_real(o.out, out);
+    Ok(())
+}
+
+pub(crate) fn glu(cpu: &mut Cpu, o: &op::Glu, cx: &mut Cx<'_>) -> Result<(), ComputeError> {
+    let mut out = cx.take_real(o.out);
+    let (gate, up) = (cx.real(o.gate), cx.real(o.up));
+    bands(&cpu.pool, o.out, &mut out, |at, out| {
+        (cpu.table.glu)(&gate[at.clone()], &up[at], o.act, out);
+    });
+    cx.put_real(o.out, out);
+    Ok(())
+}
+
+pub(crate) fn softcap(cpu: &mut Cpu, o: &op::Softcap, cx: &mut Cx<'_>) -> Result<(), ComputeError> {
+    let mut out = cx.take_real(o.out);
+    let x = cx.real(o.x);
+    let (cap, inverse) = (o.cap as f32, (1.0 / o.cap) as f32);
+    bands(&cpu.pool, o.out, &mut out, |at, out| (cpu.table.softcap)(&x[at], cap, inverse, out));
+    cx.put_real(o.out, out);
+    Ok(())
+}
+
+pub(crate) fn rms_norm(cpu: &mut Cpu, o: &op::RmsNorm, cx: &mut Cx<'_>) -> Result<(), ComputeError> {
+    let weight = match o.weight {
+        Some(w) => Some(Matrix::new(cx.weights.get(w)?)?.vector(cpu.table)),
+        None => None,
+    };
+    let mut out = cx.take_real(o.out);
+    let x = cx.real(o.x);
+    let inverse_n = (1.0 / o.group as f64) as f32;
+    bands(&cpu.pool, o.out, &mut out, |at, out| {
+        for (x, out) in x[at].chunks_exact(o.group).zip(out.chunks_exact_mut(o.group)) {
+            (cpu.table.rms_norm)(x, weight.as_deref(), o.eps, inverse_n, out);
+        }
+    });
+    cx.put_real(o.out, out);
+    Ok(())
+}
+
+pub(crate) fn rope(cpu: &mut Cpu, o: &op::Rope, cx: &mut Cx<'_>) -> Result<(), ComputeError> {
+    let mut out = cx.take_real(o.out);
+    let (x, table, n) = (cx.real(o.x), cx.real(o.table), o.x.cols());
+    cpu.pool.rows(&mut out, n, GRAIN, |_, row, out| {
+        for (t, out) in (row..).zip(out.chunks_exact_mut(n)) {
+            let angles = &table[t * o.n_rot..][..o.n_rot];
+            (cpu.table.rope)(&x[t * n..][..n], angles, o.head_dim, o.style, out);
+        }
+    });
+    cx.put_real(o.out, out);
+    Ok(())
+}
+
+pub(crate) fn softmax(cpu: &mut Cpu, o: &op::Softmax, cx: &mut Cx<'_>) -> Result<(), ComputeError> {
+    let mut out = cx.take_real(o.out);
+    let (x, n) = (cx.real(o.x), o.x.cols());
+    bands(&cpu.pool, o.out, &mut out, |at, out| {
+        for (x, out) in x[at].chunks_exact(n).zip(out.chunks_exact_mut(n)) {
+            (cpu.table.softmax)(x, out);
+        }
+    });
+    cx.put_real(o.out, out);
+    Ok(())
+}
+
+pub(crate) fn token_stats(cpu: &mut Cpu, o: &op::TokenStats, cx: &mut Cx<'_>) -> Result<(), ComputeError> {
+    let (mut stats, mut picks) = (cx.take_real(o.stats), cx.take_int(o.picks));
+    let (x, u, n) = (cx.real(o.logits), cx.real(o.u), o.logits.cols());
+    let mut rows: Vec<_> = stats.chunks_exact_mut(3).zip(picks.chunks_exact_mut(2)).collect();
+    cpu.pool.items(&mut rows, |thread, t, (stats, picks)| {
+        let s = (cpu.table.token_stats)(&x[t * n..][..n], u[t], &mut cpu.scratch(thread).row);
+        stats.copy_from_slice(&[s.max, s.lse, s.entropy]);
+        picks.copy_from_slice(&[s.argmax, s.sample]);
+    });
+    cx.put_real(o.stats, stats);
+    cx.put_int(o.picks, picks);
+    Ok(())
+}
+
+/// Soft-max over all experts, then the best `top_k` one after the other. There are few experts, so the choice
+/// is scalar.
+pub(crate) fn moe_route(cpu: &mut Cpu, o: &op::MoeRoute, cx: &mut Cx<'_>) -> Result<(), ComputeError> {
+    let factors = match o.expert_scale {
+        Some(w) => Some(Matrix::new(cx.weights.get(w)?)?.vector(cpu.table)),
+        None => None,
+    };
+    let (mut probs, mut ids, mut weights) =
+        (cx.take_real(o.probs), cx.take_int(o.ids), cx.take_real(o.weights));
+    let (logits, n, k) = (cx.real(o.logits), o.logits.cols(), o.top_k);
+    let mut rows: Vec<_> =
+        probs.chunks_exact_mut(n).zip(ids.chunks_exact_mut(k)).zip(weights.chunks_exact_mut(k)).collect();
+    cpu.pool.items(&mut rows, |_, t, ((probs, ids), weights)| {
+        (cpu.table.softmax)(&logits[t * n..][..n], probs);
+        choose(probs, o.renormalize, factors.as_deref(), ids, weights);
+    });
+    drop(rows);
+    cx.put_real(o.probs, probs);
+    cx.put_int(o.ids, ids);
+    cx.put_real(o.weights, weights);
+    Ok(())
+}
+
+/// The `ids.len()` largest probabilities, the lower id first among equals, and their weights.
+fn choose(probs: &[f32], renormalize: bool, factors: Option<&[f32]>, ids: &mut [i32], weights: &mut [f32]) {
+    let mut sum = 0.0;
+    for slot in 0..ids.len() {
+        let mut best: Option<usize> = None;
+        for (e, &p) in probs.iter().enumerate() {
+            if best.is_none_or(|b| probs[b] < p) && !ids[..slot].contains(&(e as i32)) {
+                best = Some(e);
+            }
+        }
+        let best = best.unwrap_or(0);
+        (ids[slot], weights[slot]) = (best as i32, probs[best]);
+        sum += probs[best];
+    }
+    let r = math::recip(sum);
+    for (&id, w) in ids.iter().zip(weights) {
+        if renormalize {
+            *w *= r;
+        }
+        if let Some(f) = factors {
+            *w *= f[id as usize];
+        }
+        *w = math::flush(*w);
+    }
+}

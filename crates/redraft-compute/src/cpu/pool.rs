@@ -1,0 +1,413 @@
+//! The thread pool: one forward pass opens hundreds of parallel regions, most of them shorter than a
+//! millisecond, so handing over a region must cost about a microsecond.
+//!
+//! 1. `N - 1` workers wait for an epoch counter to move; the caller is participant 0.
+//! 2. [`Pool::run`] stores the region's closure, moves the counter and takes part itself.
+//! 3. Waiting is a spin with a time limit, then a park: the spin makes neighbouring regions cheap, the limit
+//!    keeps a waiting thread from burning the core that the working thread needs.
+//! 4. Work is split into *tiles of the result*, each computed by exactly one participant; participants take
+//!    the next tile from a shared counter. A sum is never split, so neither the number of threads nor the
+//!    order in which tiles are taken can change a bit.
+//!
+//! A region that is opened while another one runs (nested, or from a second thread) runs inline on the
+//! thread that opened it. A panic in any participant ends the region and is raised again in the caller.
+//! The unsafe code here is the hand-over of a borrowed closure to the workers and of disjoint parts of one
+//! output to several threads; both are wrapped so that the rest of the crate needs none.
+#![allow(unsafe_code)]
+
+use std::any::Any;
+use std::cell::UnsafeCell;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+/// How long a thread spins before it parks. Regions of one pass follow each other within some 10 µs.
+const SPIN: Duration = Duration::from_micros(200);
+
+/// Spin iterations between two looks at the clock.
+const SPINS_PER_LOOK: u32 = 64;
+
+/// The closure of a region, called once per participant with the participant's number.
+type Region<'a> = &'a (dyn Fn(usize) + Sync + 'a);
+
+/// A thread that may be parked, and whether it is.
+struct Sleeper {
+    parked: AtomicBool,
+    thread: Mutex<Option<Thread>>,
+}
+
+impl Sleeper {
+    fn new() -> Sleeper {
+        Sleeper { parked: AtomicBool::new(false), thread: Mutex::new(None) }
+    }
+
+    /// Names the thread that will wait here.
+    fn register(&self) {
+        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread::current());
+    }
+
+    /// Returns when `ready` holds; `ready` becomes true only before a [`wake`](Self::wake).
+    fn wait(&self, ready: impl Fn() -> bool) {
+        let start = Instant::now();
+        while !ready() {
+            for _ in 0..SPINS_PER_LOOK {
+                if ready() {
+                    return;
+                }
+                std::hint::spin_loop();
+            }
+            if start.elapsed() < SPIN {
+                continue;
+            }
+            // Announce the park, then look again: either the waker sees the flag, or we see its store.
+            self.parked.store(true, Ordering::SeqCst);
+            while !ready() {
+                thread::park();
+            }
+            self.parked.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// Wakes the thread if it is parked; call it after the store that makes it ready.
+    fn wake(&self) {
+        if self.parked.load(Ordering::SeqCst)
+            && let Some(t) = &*self.thread.lock().unwrap_or_else(PoisonError::into_inner)
+        {
+            t.unpark();
+        }
+    }
+}
+
+struct Shared {
+    /// Counts regions; a worker starts when it moves.
+    epoch: AtomicUsize,
+    /// The region of the current epoch. Written by the caller only while no worker is inside a region.
+    region: UnsafeCell<Option<Region<'static>>>,
+    /// Workers that have not finished the current region.
+    pending: AtomicUsize,
+    stop: AtomicBool,
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+    caller: Sleeper,
+    workers: Vec<Sleeper>,
+}
+
+// SAFETY: `region` is the only field that is not already Sync. The caller writes it while `pending` is zero
+// and before it moves `epoch`; workers read it after they saw `epoch` move and before they decrement
+// `pending`; both atomics are SeqCst, so writes and reads never overlap.
+unsafe impl Sync for Shared {}
+
+/// A fixed set of threads that run one region at a time.
+pub(crate) struct Pool {
+    shared: Arc<Shared>,
+    handles: Vec<JoinHandle<()>>,
+    /// Held while a region runs; a region that finds it held runs inline.
+    busy: AtomicBool,
+}
+
+/// Threads that the machine and its cgroup allow.
+pub(crate) fn default_threads() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+impl Pool {
+    /// A pool of `threads` participants, the caller included. Where the system refuses threads there are
+    /// fewer; results do not depend on it.
+    pub(crate) fn new(threads: usize) -> Pool {
+        let workers = threads.max(1) - 1;
+        let shared = Arc::new(Shared {
+            epoch: AtomicUsize::new(0),
+            region: UnsafeCell::new(None),
+            pending: AtomicUsize::new(0),
+            stop: AtomicBool::new(false),
+            panic: Mutex::new(None),
+            caller: Sleeper::new(),
+            workers: (0..workers).map(|_| Sleeper::new()).collect(),
+        });
+        let handles = (0..workers).map_while(|i| {
+            let shared = Arc::clone(&shared);
+            thread::Builder::new().name(format!("redraft-{}", i + 1)).spawn(move || work(&shared, i)).ok()
+        });
+        let handles = handles.collect();
+        Pool { shared, handles, busy: AtomicBool::new(false) }
+    }
+
+    /// Number of participants.
+    pub(crate) fn threads(&self) -> usize {
+        self.handles.len() + 1
+    }
+
+    /// Calls `f(participant)` once on every participant and returns when all are done. The closure must take
+    /// its work from something shared, so that a single call, as happens inline, does all of it.
+    pub(crate) fn run(&self, f: Region<'_>) {
+        if self.handles.is_empty() || self.busy.swap(true, Ordering::Acquire) {
+            return f(0);
+        }
+        let shared = &*self.shared;
+        shared.caller.register();
+        // SAFETY: the lifetime is extended only until the end of this call: it returns or unwinds after
+        // `pending` has reached zero, and a worker does not touch the closure after its decrement.
+        let region: Region<'static> = unsafe { std::mem::transmute::<Region<'_>, Region<'static>>(f) };
+        // SAFETY: `busy` makes this the only caller, and no worker reads between regions (see `Shared`).
+        unsafe { *shared.region.get() = Some(region) };
+        shared.pending.store(self.handles.len(), Ordering::SeqCst);
+        shared.epoch.fetch_add(1, Ordering::SeqCst);
+        shared.workers.iter().for_each(Sleeper::wake);
+
+        let own = catch_unwind(AssertUnwindSafe(|| f(0)));
+        shared.caller.wait(|| shared.pending.load(Ordering::SeqCst) == 0);
+        let theirs = shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.busy.store(false, Ordering::Release);
+        if let Some(payload) = own.err().or(theirs) {
+            resume_unwind(payload);
+        }
+    }
+
+    /// Calls `f(participant, i)` for each `i` in `0..n`, each exactly once.
+    pub(crate) fn each(&self, n: usize, f: impl Fn(usize, usize) + Sync) {
+        let next = AtomicUsize::new(0);
+        self.run(&|thread| {
+            loop {
+                let i = next.fetch_add(1, Ordering::Relaxed);
+                if i >= n {
+                    return;
+                }
+                f(thread, i);
+            }
+        });
+    }
+
+    /// Calls `f(participant, i, &mut items[i])` for each item.
+    pub(crate) fn items<T: Send>(&self, items: &mut [T], f: impl Fn(usize, usize, &mut T) + Sync) {
+        let base = Base(items.as_mut_ptr());
+        self.each(items.len(), |thread, i| {
+            // SAFETY: `i` is below `items.len()` and is handed out once, so this is the only reference to
+            // the item; `items` stays borrowed for the whole region.
+            let item = unsafe { &mut *base.at(i) };
+            f(thread, i, item);
+        });
+    }
+
+    /// Calls `f(participant, tile)` for each tile of `out`, cut as the grid says.
+    ///
+    /// # Panics
+    /// When the grid does not fit `out`.
+    pub(crate) fn tiles<T: Send>(
+        &self,
+        out: &mut [T],
+        grid: Grid<'_>,
+        f: impl Fn(usize, Tile<'_, T>) + Sync,
+    ) {
+        let Grid { cols, bands, tile_cols } = grid;
+        assert!(bands.windows(2).all(|w| w[0] <= w[1]), "row bands are ascending");
+        assert!(bands.last().is_none_or(|&end| end * cols <= out.len()), "the grid fits the output");
+        let across = cols.div_ceil(tile_cols.max(1));
+        let base = Base(out.as_mut_ptr());
+        self.each(bands.len().saturating_sub(1) * across, |thread, i| {
+            let (band, col) = (i / across, i % across * tile_cols);
+            let (row, end) = (bands[band], bands[band + 1]);
+            let tile = Tile {
+                base: base.at(row * cols + col),
+                stride: cols,
+                band,
+                row,
+                rows: end - row,
+                col,
+                cols: tile_cols.min(cols - col),
+                life: PhantomData,
+            };
+            f(thread, tile);
+        });
+    }
+
+    /// Calls `f(participant, first row, rows)` for bands of whole rows of `out`, about `grain` elements each.
+    pub(crate) fn rows<T: Send>(
+        &self,
+        out: &mut [T],
+        cols: usize,
+        grain: usize,
+        f: impl Fn(usize, usize, &mut [T]) + Sync,
+    ) {
+        if out.is_empty() || cols == 0 {
+            return;
+        }
+        let per = grain.div_ceil(cols).max(1);
+        let mut bands: Vec<&mut [T]> = out.chunks_mut(per * cols).collect();
+        self.items(&mut bands, |thread, i, band| f(thread, i * per, band));
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        self.shared.epoch.fetch_add(1, Ordering::SeqCst);
+        self.shared.workers.iter().for_each(Sleeper::wake);
+        for h in self.handles.drain(..) {
+            // A worker catches the panics of its regions, so it cannot fail to end.
+            let _ = h.join();
+        }
+    }
+}
+
+/// The loop of worker `i`, participant `i + 1`.
+fn work(shared: &Shared, i: usize) {
+    shared.workers[i].register();
+    let mut seen = 0;
+    loop {
+        shared.workers[i].wait(|| shared.epoch.load(Ordering::SeqCst) != seen);
+        // The counter cannot have moved twice: the next region waits for this worker.
+        seen = shared.epoch.load(Ordering::SeqCst);
+        if shared.stop.load(Ordering::SeqCst) {
+            return;
+        }
+        // SAFETY: the epoch moved, so the caller has written the region and will not write it again before
+        // the decrement of `pending` below.
+        let region = unsafe { *shared.region.get() };
+        if let Some(f) = region
+            && let Err(payload) = catch_unwind(AssertUnwindSafe(|| f(i + 1)))
+        {
+            *shared.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(payload);
+        }
+        if shared.pending.fetch_sub(1, Ordering::SeqCst) == 1 {
+            shared.caller.wake();
+        }
+    }
+}
+
+/// A pointer that several threads may copy; who uses it says why that is sound.
+struct Base<T>(*mut T);
+
+// SAFETY: the pointer is only turned into references to disjoint elements (see `items` and `Tile`), and the
+// elements are Send.
+unsafe impl<T: Send> Sync for Base<T> {}
+
+impl<T> Base<T> {
+    /// The address of element `i`, which must lie inside the slice or at its end.
+    fn at(&self, i: usize) -> *mut T {
+        self.0.wrapping_add(i)
+    }
+}
+
+/// How an output `[rows, cols]` is cut into tiles: into bands of rows at the given boundaries (`[0, rows]`
+/// for one band), and each band into `tile_cols` columns.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Grid<'a> {
+    /// Columns of the output.
+    pub(crate) cols: usize,
+    /// Ascending row boundaries.
+    pub(crate) bands: &'a [usize],
+    /// Columns of a tile; the last one of a band may be narrower.
+    pub(crate) tile_cols: usize,
+}
+
+/// One tile of an output, owned by one participant.
+pub(crate) struct Tile<'a, T> {
+    base: *mut T,
+    stride: usize,
+    /// Index of the band.
+    pub(crate) band: usize,
+    /// First row.
+    pub(crate) row: usize,
+    /// Number of rows.
+    pub(crate) rows: usize,
+    /// First column.
+    pub(crate) col: usize,
+    /// Number of columns.
+    pub(crate) cols: usize,
+    life: PhantomData<&'a mut [T]>,
+}
+
+impl<T> Tile<'_, T> {
+    /// Row `r` of the tile, counted from its first.
+    pub(crate) fn row_mut(&mut self, r: usize) -> &mut [T] {
+        assert!(r < self.rows, "row {r} of a tile of {}", self.rows);
+        // SAFETY: `Pool::tiles` checked that the grid fits the slice, tiles do not overlap, each tile is
+        // made once, and `&mut self` allows one row at a time; the slice outlives `'a`.
+        unsafe { std::slice::from_raw_parts_mut(self.base.wrapping_add(r * self.stride), self.cols) }
+    }
+
+    /// All rows of a tile as wide as the output.
+    pub(crate) fn whole(&mut self) -> &mut [T] {
+        assert_eq!(self.cols, self.stride, "the tile is as wide as the output");
+        // SAFETY: as in `row_mut`; rows of full width follow each other without gaps.
+        unsafe { std::slice::from_raw_parts_mut(self.base, self.rows * self.stride) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tile_is_written_once_for_any_number_of_threads() {
+        for threads in [1, 2, 3, 7] {
+            let pool = Pool::new(threads);
+            for (rows, cols, tile) in [(1, 1, 1), (5, 33, 16), (7, 16, 16), (3, 40, 64), (4, 0, 16)] {
+                let mut out = vec![0u32; rows * cols];
+                for _ in 0..50 {
+                    let bands = [0, rows / 2, rows / 2, rows];
+                    pool.tiles(&mut out, Grid { cols, bands: &bands, tile_cols: tile }, |_, mut t| {
+                        for r in 0..t.rows {
+                            let (row, col) = (t.row + r, t.col);
+                            for (c, x) in t.row_mut(r).iter_mut().enumerate() {
+                                *x += (row * cols + col + c) as u32;
+                            }
+                        }
+                    });
+                }
+                assert!(out.iter().enumerate().all(|(i, &x)| x == 50 * i as u32), "{threads} {rows}x{cols}");
+            }
+        }
+    }
+
+    #[test]
+    fn rows_cover_everything_and_nested_regions_run_inline() {
+        let pool = Pool::new(3);
+        let mut out = vec![0u64; 1000];
+        pool.rows(&mut out, 10, 25, |_, row, band| {
+            let total = AtomicUsize::new(0);
+            pool.each(10, |_, i| {
+                total.fetch_add(i, Ordering::Relaxed);
+            });
+            for (i, x) in band.iter_mut().enumerate() {
+                *x += (row * 10 + i) as u64 + total.load(Ordering::Relaxed) as u64;
+            }
+        });
+        assert!(out.iter().enumerate().all(|(i, &x)| x == i as u64 + 45));
+    }
+
+    #[test]
+    fn a_panic_reaches_the_caller_and_the_pool_lives_on() {
+        for threads in [1, 2, 4] {
+            let pool = Pool::new(threads);
+            for bad in 0..8 {
+                let caught = catch_unwind(AssertUnwindSafe(|| {
+                    pool.each(8, |_, i| assert!(i != bad, "tile {i} failed"));
+                }));
+                let payload = caught.unwrap_err();
+                let text = payload.downcast_ref::<String>().map_or("", String::as_str);
+                assert_eq!(text, format!("tile {bad} failed"), "{threads} threads");
+            }
+            let sum = AtomicUsize::new(0);
+            pool.each(100, |_, i| {
+                sum.fetch_add(i, Ordering::Relaxed);
+            });
+            assert_eq!(sum.into_inner(), 4950);
+        }
+    }
+
+    #[test]
+    fn parked_workers_wake_up() {
+        let pool = Pool::new(2);
+        for _ in 0..5 {
+            let n = AtomicUsize::new(0);
+            pool.run(&|_| {
+                n.fetch_add(1, Ordering::Relaxed);
+            });
+            assert_eq!(n.into_inner(), 2);
+            thread::sleep(SPIN * 3);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! One table of kernels per level.
+//!
+//! The kernels in [`kernels`](super::kernels) are generic over [`Isa`](super::vector::Isa) and always
+//! inlined. `level_table!` instantiates each inside a function compiled for one instruction set and puts the
+//! functions into a [`Table`]; which table is used is decided once per backend. A kernel is added by a line in
+//! `kernel_list!`.
+
+use super::level::CpuLevel;
+use super::vector::Row16;
+use crate::op::{Activation, RopeStyle};
+use redraft_gguf::Unpacked;
+
+/// The table of a level; none where the machine or the target lacks it.
+pub(crate) fn table(level: CpuLevel) -> Option<&'static Table> {
+    match level {
+        CpuLevel::Scalar => Some(&TABLE),
+        #[cfg(target_arch = "x86_64")]
+        CpuLevel::Avx2 if std::arch::is_x86_feature_detected!("avx2") => Some(&super::x86::avx2::TABLE),
+        #[cfg(target_arch = "x86_64")]
+        CpuLevel::Avx512 if std::arch::is_x86_feature_detected!("avx512f") => {
+            Some(&super::x86::avx512::TABLE)
+        }
+        #[cfg(target_arch = "aarch64")]
+        CpuLevel::Neon if std::arch::is_aarch64_feature_detected!("neon") => {
+            Some(&super::aarch64::neon::TABLE)
+        }
+        _ => None,
+    }
+}
+
+/// The list of kernels: signature, and the generic function behind it.
+macro_rules! kernel_list {
+    ($then:ident! $($args:tt)*) => {
+        $then! { [$($args)*]
+            /// Adds the products of a panel of weights and packed activations to a tile of sums.
+            gemm = kernels::gemm::gemm, (panel: &[Row16], x: &[f32], sums: &mut [Row16]);
+            /// Transposes up to 16 rows into a panel, small numbers flushed.
+            pack = kernels::pack::pack, (rows: &[&[f32]], panel: &mut [Row16]);
+            /// Unpacks one block of each of up to 16 rows into a panel, small numbers flushed.
+            unpack = kernels::pack::unpack, (blocks: &[Unpacked], panel: &mut [Row16]);
+            /// `x = flush(x)`.
+            flush = kernels::elementwise::flush, (x: &mut [f32]);
+            /// `sums = flush(sums + bias)`.
+            finish = kernels::elementwise::finish, (sums: &mut [Row16], bias: Option<&Row16>);
+            /// `out = flush(x * by)`.
+            scale = kernels::elementwise::scale, (x: &[f32], by: f32, out: &mut [f32]);
+            /// `out = flush(a + b)`.
+            add = kernels::elementwise::add, (a: &[f32], b: &[f32], out: &mut [f32]);
+            /// `sum = sum + x * by`.
+            add_scaled = kernels::elementwise::add_scaled, (x: &[f32], by: f32, sum: &mut [f32]);
+            /// `out = flush(act(gate) * up)`.
+            glu = kernels::elementwise::glu, (gate: &[f32], up: &[f32], act: Activation, out: &mut [f32]);
+            /// `out = cap * tanh(x * inverse)`.
+            softcap = kernels::elementwise::softcap, (x: &[f32], cap: f32, inverse: f32, out: &mut [f32]);
+            /// Norm of one group.
+            rms_norm = kernels::norm::rms_norm,
+                (x: &[f32], weight: Option<&[f32]>, eps: f32, inverse_n: f32, out: &mut [f32]);
+            /// Rotation of the heads of one row.
+            rope = kernels::rope::rope,
+                (x: &[f32], table: &[f32], head_dim: usize, style: RopeStyle, out: &mut [f32]);
+            /// Soft-max of one row.
+            softmax = kernels::softmax::softmax, (x: &[f32], out: &mut [f32]);
+            /// Scores of one query to exponentials, and the reciprocal of their sum.
+            attend = kernels::softmax::attend,
+                (scores: &mut [f32], visible: std::ops::Range<usize>, scale: Option<f32>) -> f32;
+            /// Statistics of one row of logits.
+            token_stats = kernels::stats::token_stats,
+                (x: &[f32], u: f32, tiles: &mut Vec<f32>) -> kernels::stats::Stats;
+        }
+    };
+}
+pub(crate) use kernel_list;
+
+macro_rules! table_type {
+    ([] $($(#[$doc:meta])* $name:ident = $path:path, ($($arg:ident: $ty:ty),*) $(-> $ret:ty)?;)*) => {
+        use super::kernels;
+
+        /// The kernels of one level.
+        pub(crate) struct Table {
+            /// Numbers of tokens for which `gemm` is made, descending to 1.
+            pub(crate) groups: &'static [usize],
+            $($(#[$doc])* pub(crate) $name: fn($($arg: $ty),*) $(-> $ret)?,)*
+        }
+    };
+}
+kernel_list!(table_type!);
+
+/// The kernels without any `target_feature`.
+macro_rules! scalar_table {
+    ([] $($(#[$doc:meta])* $name:ident = $path:path, ($($arg:ident: $ty:ty),*) $(-> $ret:ty)?;)*) => {
+        $(fn $name($($arg: $ty),*) $(-> $ret)? {
+            $path(super::vector::Scalar, $($arg),*)
+        })*
+
+        /// The kernels of [`CpuLevel::Scalar`].
+        static TABLE: Table = Table {
+            groups: <super::vector::Scalar as super::vector::Isa>::GROUPS,
+            $($name,)*
+        };
+    };
+}
+kernel_list!(scalar_table!);
+
+/// The table of an instruction set: `isa` is a type with `unsafe fn assume()`.
+macro_rules! level_table {
+    ($isa:ident, $feature:literal) => {
+        use redraft_gguf::Unpacked;
+
+        use crate::cpu::kernels;
+        use crate::cpu::table::{Table, level_functions};
+        use crate::op::{Activation, RopeStyle};
+
+        crate::cpu::table::kernel_list!(level_functions! $isa, $feature);
+    };
+}
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(crate) use level_table;
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! level_functions {
+    ([$isa:ident, $feature:literal]
+     $($(#[$doc:meta])* $name:ident = $path:path, ($($arg:ident: $ty:ty),*) $(-> $ret:ty)?;)*) => {
+        $(fn $name($($arg: $ty),*) $(-> $ret)? {
+            #[target_feature(enable = $feature)]
+            fn compiled($($arg: $ty),*) $(-> $ret)? {
+                // SAFETY: this function runs only where its own target feature exists.
+                let isa = unsafe { $isa::assume() };
+                $path(isa, $($arg),*)
+            }
+            // SAFETY: the function is reached through `TABLE` only, which `table()` hands out after it found
+            // the feature.
+            unsafe { compiled($($arg),*) }
+        })*
+
+        /// The kernels of this level; only for machines that have it.
+        pub(in crate::cpu) static TABLE: Table = Table { groups: <$isa as Isa>::GROUPS, $($name,)* };
+    };
+}
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(crate) use level_functions;

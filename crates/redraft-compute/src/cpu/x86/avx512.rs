@@ -1,0 +1,162 @@
+//! AVX-512F: the 16 lanes are one register.
+//!
+//! Multiplications and additions stay separate instructions. Safety as in `avx2.rs`: an [`Avx512`] or a
+//! vector in hand is the proof that the machine has AVX-512F.
+
+use std::arch::x86_64::*;
+
+use crate::cpu::vector::{Isa, LANES, Row16};
+use crate::math::{IntLanes, Lanes};
+
+/// Proof that the machine has AVX-512F.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Avx512(());
+
+impl Avx512 {
+    /// The proof, on trust.
+    ///
+    /// # Safety
+    /// The machine must have AVX-512F.
+    #[inline(always)]
+    pub(crate) unsafe fn assume() -> Avx512 {
+        Avx512(())
+    }
+}
+
+/// Sixteen numbers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct F32s(__m512);
+
+/// Sixteen integers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct I32s(__m512i);
+
+/// Applies an intrinsic.
+macro_rules! whole {
+    ($out:ident, $f:ident $(::<$n:tt>)?, $($x:expr),+) => {
+        // SAFETY: a vector is in hand, so the machine has AVX-512F (see the module).
+        unsafe { $out($f$(::<$n>)?($($x.0),+)) }
+    };
+}
+
+impl Isa for Avx512 {
+    type V = F32s;
+
+    // 24 accumulators, the weights, an activation and a product, of 32 registers.
+    const GROUPS: &'static [usize] = &[24, 16, 12, 8, 4, 2, 1];
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> F32s {
+        // SAFETY: `self` is the proof of AVX-512F.
+        unsafe { F32s(_mm512_set1_ps(x)) }
+    }
+    #[inline(always)]
+    fn load(self, x: &Row16) -> F32s {
+        // SAFETY: `self` is the proof of AVX-512F; the load reads the 16 elements.
+        unsafe { F32s(_mm512_loadu_ps(x.as_ptr())) }
+    }
+    #[inline(always)]
+    fn store(self, v: F32s, x: &mut Row16) {
+        // SAFETY: `self` is the proof of AVX-512F; the store writes the 16 elements.
+        unsafe { _mm512_storeu_ps(x.as_mut_ptr(), v.0) }
+    }
+    #[inline(always)]
+    fn load_i8(self, x: &[i8; LANES]) -> F32s {
+        // SAFETY: `self` is the proof of AVX-512F; the load reads the 16 bytes.
+        unsafe { F32s(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(x.as_ptr().cast())))) }
+    }
+}
+
+impl Lanes for F32s {
+    type Int = I32s;
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> F32s {
+        Avx512(()).splat(x)
+    }
+    #[inline(always)]
+    fn add(self, o: F32s) -> F32s {
+        whole!(F32s, _mm512_add_ps, self, o)
+    }
+    #[inline(always)]
+    fn sub(self, o: F32s) -> F32s {
+        whole!(F32s, _mm512_sub_ps, self, o)
+    }
+    #[inline(always)]
+    fn mul(self, o: F32s) -> F32s {
+        whole!(F32s, _mm512_mul_ps, self, o)
+    }
+    /// Rounding mode 1 is towards minus infinity; 8 keeps the inexact flag alone.
+    #[inline(always)]
+    fn floor(self) -> F32s {
+        whole!(F32s, _mm512_roundscale_ps::<0x09>, self)
+    }
+    #[inline(always)]
+    fn select_lt(self, o: F32s, yes: F32s, no: F32s) -> F32s {
+        // SAFETY: a vector is in hand, so the machine has AVX-512F.
+        unsafe { F32s(_mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(self.0, o.0), no.0, yes.0)) }
+    }
+    #[inline(always)]
+    fn if_int_lt(self, a: I32s, b: I32s, no: F32s) -> F32s {
+        // SAFETY: a vector is in hand, so the machine has AVX-512F.
+        unsafe { F32s(_mm512_mask_blend_ps(_mm512_cmplt_epi32_mask(a.0, b.0), no.0, self.0)) }
+    }
+    #[inline(always)]
+    fn to_bits(self) -> I32s {
+        whole!(I32s, _mm512_castps_si512, self)
+    }
+    #[inline(always)]
+    fn from_bits(bits: I32s) -> F32s {
+        whole!(F32s, _mm512_castsi512_ps, bits)
+    }
+    #[inline(always)]
+    fn to_int(self) -> I32s {
+        whole!(I32s, _mm512_cvttps_epi32, self)
+    }
+    #[inline(always)]
+    fn from_int(i: I32s) -> F32s {
+        whole!(F32s, _mm512_cvtepi32_ps, i)
+    }
+    /// The order of the operands matters, as in `avx2.rs`.
+    #[inline(always)]
+    fn max(self, o: F32s) -> F32s {
+        whole!(F32s, _mm512_max_ps, o, self)
+    }
+}
+
+impl IntLanes for I32s {
+    #[inline(always)]
+    fn splat(self, i: i32) -> I32s {
+        // SAFETY: a vector is in hand, so the machine has AVX-512F.
+        unsafe { I32s(_mm512_set1_epi32(i)) }
+    }
+    #[inline(always)]
+    fn add(self, o: I32s) -> I32s {
+        whole!(I32s, _mm512_add_epi32, self, o)
+    }
+    #[inline(always)]
+    fn sub(self, o: I32s) -> I32s {
+        whole!(I32s, _mm512_sub_epi32, self, o)
+    }
+    #[inline(always)]
+    fn and(self, o: I32s) -> I32s {
+        whole!(I32s, _mm512_and_si512, self, o)
+    }
+    #[inline(always)]
+    fn or(self, o: I32s) -> I32s {
+        whole!(I32s, _mm512_or_si512, self, o)
+    }
+    #[inline(always)]
+    fn shl<const N: i32>(self) -> I32s {
+        // SAFETY: a vector is in hand, so the machine has AVX-512F. (The immediate form takes an unsigned
+        // constant, which a constant parameter of this trait cannot be turned into.)
+        unsafe { I32s(_mm512_sll_epi32(self.0, _mm_cvtsi32_si128(N))) }
+    }
+    #[inline(always)]
+    fn shr<const N: i32>(self) -> I32s {
+        // SAFETY: as in `shl`.
+        unsafe { I32s(_mm512_srl_epi32(self.0, _mm_cvtsi32_si128(N))) }
+    }
+}
+
+crate::cpu::table::level_table!(Avx512, "avx512f");

@@ -1,0 +1,5 @@
+//! Vectors of the x86-64 instruction sets.
+#![allow(unsafe_code)]
+
+pub(super) mod avx2;
+pub(super) mod avx512;

@@ -1,0 +1,106 @@
+//! Every level of this machine gives the bits of the reference, for several numbers of threads.
+#![allow(clippy::unwrap_used)] // a test, with helpers
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use redraft_compute::cpu::CpuLevel;
+use redraft_compute::{
+    BackendOptions, InputData, Kind, KvLayout, Observer, ProgramBuilder, TapData, Val, Weight, WeightTable,
+    backend, conformance::Suite,
+};
+use redraft_gguf::{Bytes, CODECS};
+
+/// The digest of all outputs of the suite. It is the same on every platform; it changes only when the
+/// contract, the reference or the cases change, and then the new value is printed by the failing test.
+const DIGEST: u64 = 0x3c16_14b8_6d10_7090;
+
+#[test]
+fn all_levels_and_thread_counts_give_the_bits_of_the_reference() {
+    let suite = Suite::new().unwrap();
+    println!("{} cases ({} end in an error): {:?}", suite.len(), suite.errors(), suite.counts());
+    let mut wrong = Vec::new();
+    let mut run = |name: &str, options: BackendOptions| {
+        let report = suite.check(backend(name).unwrap(), &options).unwrap();
+        println!("{report}");
+        if !report.failures.is_empty() {
+            wrong.push(report.to_string());
+        } else if report.digest != DIGEST {
+            wrong.push(format!("{report}, but the digest of the contract is {DIGEST:016x}"));
+        }
+        assert_eq!(report.passed + report.failures.len(), suite.len());
+    };
+    run("reference", BackendOptions::default());
+    for level in CpuLevel::available() {
+        for threads in [1, 2, 3] {
+            let level = Some(level.name().into());
+            run("cpu", BackendOptions { level, threads: Some(threads), ..Default::default() });
+        }
+    }
+    let missing: Vec<&str> = CpuLevel::ALL.iter().filter(|l| !l.is_available()).map(|l| l.name()).collect();
+    println!("skipped: {} ({})", missing.len(), missing.join(", "));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Keeps the bits of the only output.
+struct Keep(Vec<u32>);
+
+impl Observer for Keep {
+    fn output(&mut self, _: usize, _: Val, data: TapData<'_>) {
+        if let TapData::F32(x) = data {
+            self.0 = x.iter().map(|x| x.to_bits()).collect();
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    /// A matrix product of any shape and type has the reference's bits on every level.
+    #[test]
+    fn matmul_of_any_shape(
+        codec in 0..CODECS.len(),
+        (t, blocks, n) in (1usize..60, 1usize..40, 1usize..70),
+        threads in 1usize..4,
+        bits in prop::collection::vec(any::<u16>(), 64..128),
+    ) {
+        let codec = CODECS[codec];
+        // Enough blocks to cross the chunks of the inner dimension, few enough for the reference.
+        let blocks = if codec.block_len() == 256 { blocks % 3 + 1 } else { blocks };
+        let k = codec.block_len() * blocks * if codec.block_len() == 1 { 7 } else { 1 };
+        // Numbers of 16 bits with exponents from -24 to 7.
+        let number = |i: usize| {
+            let b = u32::from(bits[i % bits.len()].rotate_left((i / bits.len()) as u32));
+            f32::from_bits((b & 0x8000) << 16 | ((b >> 10 & 31) + 127 - 24) << 23 | (b & 0x3FF) << 13)
+        };
+        let values: Vec<f32> = (0..n * k).map(number).collect();
+        let mut bytes = vec![0; n * k / codec.block_len() * codec.block_bytes()];
+        codec.quantize(&values, None, &mut bytes);
+        let mut weights = WeightTable::default();
+        let name = "w".to_string();
+        let w = Weight { name, dtype: codec.dtype(), experts: 1, rows: n, cols: k, bytes: Bytes::from(bytes) };
+        let w = weights.add(w).unwrap();
+        let weights = Arc::new(weights);
+        let mut b = ProgramBuilder::new(&weights, 0, t);
+        let x = b.input("x", k, Kind::Real).unwrap();
+        let y = b.matmul(x, w).unwrap();
+        b.output(y);
+        let program = b.finish();
+        let x: Vec<f32> = (0..t * k).map(|i| number(i + 5)).collect();
+        let run = |name: &str, options: &BackendOptions| {
+            let mut b = (backend(name).unwrap().create)(options, Arc::clone(&weights)).unwrap();
+            let seq = b.seq_create(&KvLayout::default()).unwrap();
+            let mut keep = Keep(Vec::new());
+            b.run(&program, seq, &[InputData::F32(&x)], &mut keep).unwrap();
+            keep.0
+        };
+        let expected = run("reference", &BackendOptions::default());
+        prop_assert_eq!(expected.len(), t * n);
+        for level in CpuLevel::available() {
+            let level = Some(level.name().to_string());
+            let options = BackendOptions { level, threads: Some(threads), ..Default::default() };
+            let found = run("cpu", &options);
+            prop_assert!(found == expected, "{} [{t}, {k}] x [{n}, {k}] on {options:?}", codec.dtype());
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Quantizes a model file: `cargo run --release --example quantize -- IN.gguf OUT.gguf TYPE [TOKEN_EMBD_TYPE]`.
+//! The embedded model was made with it; see `docs/models/redraft-tiny.md`.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+
+use redraft::convert::{Recipe, quantize};
+use redraft::gguf::{DType, Gguf, OpenOptions};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [input, output, types @ ..] = &args[..] else {
+        return Err("usage: quantize IN.gguf OUT.gguf TYPE [TOKEN_EMBD_TYPE]".into());
+    };
+    let dtype = |name: &String| DType::from_name(name).ok_or(format!("unknown type {name}"));
+    let recipe = Recipe {
+        matrices: dtype(types.first().ok_or("no type given")?)?,
+        token_embd: types.get(1).map(dtype).transpose()?,
+    };
+    let gguf = Gguf::open(Path::new(input), &OpenOptions::default())?;
+    let done = quantize(&gguf, &recipe, BufWriter::new(File::create(output)?))?;
+    let types: Vec<String> = done.types.iter().map(|(d, n)| format!("{} x{n}", d.name())).collect();
+    eprintln!("{output}: {} bytes, {}", done.bytes, types.join(", "));
+    Ok(())
+}

@@ -1,0 +1,36 @@
+//! From messages to the text a model is prompted with, through the Jinja template of its file.
+//!
+//! ```
+//! use redraft::chat::{ChatTemplate, Message, RenderOptions, builtin_template};
+//!
+//! let template = ChatTemplate::from_source(builtin_template())?;
+//! let options = RenderOptions {
+//!     add_generation_prompt: true,
+//!     bos_token: Some("<bos>".into()),
+//!     ..RenderOptions::default()
+//! };
+//! let prompt = template.render(&[Message::new("user", "Hello")], &options)?;
+//! assert_eq!(prompt.text(), "<bos><|turn>user\nHello<turn|>\n<|turn>model\n");
+//! # Ok::<(), redraft::chat::ChatError>(())
+//! ```
+//!
+//! Templates are programs from files of unknown origin: they run with a budget and cannot reach anything but
+//! the messages. Messages are texts of unknown origin: what they contain cannot become a control token (see
+//! [`RenderedPrompt`]).
+
+mod builtin;
+mod error;
+mod functions;
+mod guard;
+mod json;
+mod message;
+mod rendered;
+mod template;
+mod time;
+
+pub use self::builtin::builtin_template;
+pub use self::error::ChatError;
+pub use self::guard::ControlTokens;
+pub use self::message::{Content, Message};
+pub use self::rendered::RenderedPrompt;
+pub use self::template::{ChatTemplate, RenderOptions};

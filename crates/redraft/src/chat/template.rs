@@ -1,0 +1,222 @@
+//! Chat templates: Jinja, set up as transformers sets it up.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{Environment, Value as JinjaValue};
+use serde_json::{Map, Value};
+
+use super::error::ChatError;
+use super::guard::{self, ControlTokens, Marking};
+use super::rendered::RenderedPrompt;
+use super::{Message, functions};
+use crate::tokenizer::{Specials, Tokenizer};
+
+/// Longest template that is accepted, fifty times the longest one in use.
+const MAX_SOURCE: usize = 1 << 20;
+
+/// Steps that a render may take beside one per byte of input: one step is an instruction or 64 bytes, so that
+/// a template can make no more than 128 MB of text on its own. Common ones take a few hundred per message.
+const BASE_BUDGET: u64 = 2_000_000;
+
+/// Deepest nesting of blocks and macros.
+const MAX_DEPTH: usize = 200;
+
+/// The name under which the engine knows the template. It has no file type, which would turn escaping on.
+const NAME: &str = "chat";
+
+/// A chat template that is ready to render.
+#[derive(Debug)]
+pub struct ChatTemplate {
+    source: String,
+    env: Environment<'static>,
+    literals: Vec<String>,
+}
+
+/// What a template is rendered with beside the messages.
+#[derive(Debug, Clone, Default)]
+pub struct RenderOptions {
+    /// Whether the prompt ends with the opening of an answer.
+    pub add_generation_prompt: bool,
+    /// Text of the begin-of-sequence token.
+    pub bos_token: Option<String>,
+    /// Text of the end-of-sequence token.
+    pub eos_token: Option<String>,
+    /// Whether the model is asked to think; templates choose when it is `None`.
+    pub enable_thinking: Option<bool>,
+    /// Tools that the model may call, as the template expects them.
+    pub tools: Option<Value>,
+    /// Other variables of the template. They are not guarded: text of unknown origin belongs in messages.
+    pub extra: Map<String, Value>,
+    /// Whether control tokens spelled out inside messages are recognised, as transformers does it.
+    pub message_specials: Specials,
+    /// The tokens that messages are guarded against when they are not.
+    pub control_tokens: ControlTokens,
+    /// The time that `strftime_now` prints, in seconds since 1970 (UTC); `None` is the system's.
+    pub unix_seconds: Option<i64>,
+}
+
+impl RenderOptions {
+    /// The options that a tokenizer implies: its BOS and EOS, and its control tokens.
+    pub fn for_tokenizer(tokenizer: &Tokenizer) -> RenderOptions {
+        let text = |id: Option<u32>| Some(tokenizer.piece(id?)?.text.to_owned());
+        RenderOptions {
+            bos_token: text(tokenizer.bos()),
+            eos_token: text(tokenizer.eos()),
+            control_tokens: tokenizer.control_tokens().clone(),
+            ..RenderOptions::default()
+        }
+    }
+}
+
+impl ChatTemplate {
+    /// Reads a template.
+    ///
+    /// # Errors
+    ///
+    /// [`ChatError::Syntax`] with the line, [`ChatError::TooLong`].
+    pub fn from_source(source: &str) -> Result<ChatTemplate, ChatError> {
+        if source.len() > MAX_SOURCE {
+            return Err(ChatError::TooLong { found: source.len(), max: MAX_SOURCE });
+        }
+        let source = without_generation_tags(source);
+        let mut env = Environment::new();
+        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+        env.set_syntax(syntax.map_err(|e| ChatError::syntax(&source, &e))?);
+        env.set_recursion_limit(MAX_DEPTH);
+        functions::add_static(&mut env);
+        env.add_template_owned(NAME, source.clone()).map_err(|e| ChatError::syntax(&source, &e))?;
+        Ok(ChatTemplate { literals: guard::string_literals(&source), source, env })
+    }
+
+    /// Renders messages.
+    ///
+    /// # Errors
+    ///
+    /// [`ChatError::Render`] and [`ChatError::Raised`] with the line of the template,
+    /// [`ChatError::OverBudget`], [`ChatError::Unguardable`].
+    pub fn render(&self, messages: &[Message], options: &RenderOptions) -> Result<RenderedPrompt, ChatError> {
+        // Messages and tools are what a conversation brings; all of it is guarded.
+        let mut talk = Map::new();
+        let messages = serde_json::to_value(messages)
+            .map_err(|e| ChatError::Value { what: "messages", reason: e.to_string() })?;
+        talk.insert("messages".to_owned(), messages);
+        if let Some(tools) = &options.tools {
+            talk.insert("tools".to_owned(), tools.clone());
+        }
+        let talk = Value::Object(talk);
+        // Renders of the same prompt must see the same time.
+        let now = options.unix_seconds.unwrap_or_else(system_seconds);
+
+        let plain = self.render_once(&talk, options, now, None)?;
+        if options.message_specials == Specials::Parse {
+            return Ok(RenderedPrompt::trusted(plain));
+        }
+        let tokens = &options.control_tokens;
+        let Some(dangerous) = guard::first_dangerous(&talk, tokens) else {
+            return Ok(RenderedPrompt::guarded(plain, Vec::new(), tokens.clone()));
+        };
+        self.guards(&talk, options, now, &plain)
+            .map(|guards| RenderedPrompt::guarded(plain, guards, tokens.clone()))
+            .ok_or_else(|| ChatError::Unguardable { text: dangerous.chars().take(40).collect() })
+    }
+
+    /// The places in `plain` where a control token could start and that came out of a message.
+    fn guards(&self, talk: &Value, options: &RenderOptions, now: i64, plain: &str) -> Option<Vec<usize>> {
+        let in_talk = guard::strings(talk);
+        let in_extra: Vec<&str> = options.extra.values().flat_map(guard::strings).collect();
+        let others = [Some(self.source.as_str()), options.bos_token.as_deref(), options.eos_token.as_deref()];
+        let marker = guard::choose_marker(
+            in_talk.iter().chain(&in_extra).copied().chain(others.into_iter().flatten()),
+        )?;
+        let attempt = |marking: &Marking<'_>| {
+            // A template that fails on marked messages looks at what was marked.
+            let rendered = self.render_once(&marking.mark(talk), options, now, Some(marker)).ok()?;
+            marking.unmark(&rendered, plain)
+        };
+        let strict = Marking::strict(marker, &options.control_tokens);
+        attempt(&strict).or_else(|| attempt(&strict.lenient(&self.literals)?))
+    }
+
+    fn render_once(
+        &self,
+        talk: &Value,
+        options: &RenderOptions,
+        now: i64,
+        marker: Option<char>,
+    ) -> Result<String, ChatError> {
+        let mut env = self.env.clone();
+        functions::add_dynamic(&mut env, marker, now);
+        let input: usize = guard::strings(talk).iter().map(|s| s.len()).sum();
+        let budget = BASE_BUDGET.saturating_add(input as u64);
+        env.set_fuel(Some(budget));
+
+        let mut context = options.extra.clone();
+        let tokens = [("bos_token", &options.bos_token), ("eos_token", &options.eos_token)];
+        context.extend(tokens.into_iter().filter_map(|(k, v)| Some((k.to_owned(), v.clone()?.into()))));
+        context.insert("add_generation_prompt".to_owned(), options.add_generation_prompt.into());
+        context.extend(options.enable_thinking.map(|on| ("enable_thinking".to_owned(), on.into())));
+        // `tools` and `documents` are always defined for a template; others test them with `is none`.
+        for name in ["tools", "documents"] {
+            context.entry(name).or_insert(Value::Null);
+        }
+        if let Value::Object(talk) = talk {
+            context.extend(talk.iter().map(|(k, v)| (k.clone(), v.clone())));
+        }
+        env.get_template(NAME)
+            .and_then(|t| t.render(JinjaValue::from(Serde(&context))))
+            .map_err(|e| ChatError::render(&self.source, &e, budget))
+    }
+}
+
+/// Seconds since 1970.
+fn system_seconds() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| i64::try_from(d.as_secs()).unwrap_or(i64::MAX))
+}
+
+/// Turns `{% generation %}` and `{% endgeneration %}` into `{% with %}` and `{% endwith %}`. The tags mark what
+/// a model is trained on and print nothing; `with` has the same scope, and the same white space goes away
+/// around it.
+fn without_generation_tags(source: &str) -> String {
+    let mut out = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some(at) = rest.find("{%") {
+        let (before, tag) = rest.split_at(at + 2);
+        out.push_str(before);
+        let name_at = tag.find(|c: char| !c.is_whitespace() && c != '-' && c != '+').unwrap_or(tag.len());
+        let (space, name) = tag.split_at(name_at);
+        out.push_str(space);
+        rest = name;
+        for (from, to) in [("generation", "with"), ("endgeneration", "endwith")] {
+            if let Some(tail) = name.strip_prefix(from)
+                && tail
+                    .trim_start_matches(|c: char| c.is_whitespace() || c == '-' || c == '+')
+                    .starts_with("%}")
+            {
+                out.push_str(to);
+                rest = tail;
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generation_tags_become_scopes() {
+        for (source, expected) in [
+            ("{% generation %}x{% endgeneration %}", "{% with %}x{% endwith %}"),
+            ("{%- generation -%}\nx{%- endgeneration -%}", "{%- with -%}\nx{%- endwith -%}"),
+            ("{%generation%}{%endgeneration%}", "{%with%}{%endwith%}"),
+            ("{% if generation %}{% generations %}", "{% if generation %}{% generations %}"),
+            ("{% set generation = 1 %}é{%", "{% set generation = 1 %}é{%"),
+        ] {
+            assert_eq!(without_generation_tags(source), expected);
+        }
+    }
+}

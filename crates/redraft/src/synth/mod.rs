@@ -1,0 +1,174 @@
+//! Model files with real shapes and random weights, for work on speed and memory without the real weights.
+//!
+//! A [`Plan`] says what a file holds: metadata and tensors with their shapes, what each tensor is for and how
+//! its values are spread. A [`FileType`] turns each tensor's [`Role`] into a block type, and [`write`] streams
+//! the file. Blocks are not quantized from numbers; their codes *are* random bits, under scales that give
+//! the weights the spread that keeps activations finite and alive. So the disk sets the pace.
+//!
+//! The bytes of a file are a function of plan, file type and seed.
+
+mod blocks;
+mod diffusion_gemma;
+mod file;
+#[cfg(test)]
+mod tests;
+mod vocab;
+
+pub use diffusion_gemma::{diffusion_gemma_26b, diffusion_gemma_tiny};
+pub use file::{Summary, SynthError, write};
+
+use redraft_gguf::{DType, GgufError, GgufWriter, Metadata};
+
+/// What a model file holds, without the weights.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// Metadata that do not depend on the file type.
+    pub metadata: Metadata,
+    /// The tensors in the order of the file.
+    pub tensors: Vec<TensorPlan>,
+}
+
+/// A tensor of a [`Plan`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct TensorPlan {
+    /// Name in the file.
+    pub name: String,
+    /// Shape in the order of the file: the contiguous dimension first.
+    pub dims: Vec<u64>,
+    /// What it is for, which decides its block type.
+    pub role: Role,
+    /// Its values.
+    pub fill: Fill,
+}
+
+/// What a tensor is for, as far as file types make a difference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// A norm, a scale, a router: F32 in every file.
+    Float,
+    /// The table of token embeddings, which is the output head too.
+    Embedding,
+    /// Attention values and down projections, which suffer most from few bits: the tensor `index` of `of`
+    /// that the model's layers have of the kind.
+    Sensitive {
+        /// Which one.
+        index: usize,
+        /// Of how many.
+        of: usize,
+    },
+    /// Any other matrix or stack of matrices.
+    Matrix,
+}
+
+/// Values of a tensor.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Fill {
+    /// Mean zero and this standard deviation.
+    Std(f32),
+    /// Between two bounds, each value as likely as any other.
+    Between(f32, f32),
+    /// RoPE frequency factors: 1 for so many pairs, and for the others a factor that stops their rotation.
+    RopeFactors {
+        /// Pairs that rotate.
+        rotated: u64,
+    },
+}
+
+/// A rule that gives each tensor its block type.
+#[derive(Debug)]
+pub struct FileType {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// Its number under `general.file_type`.
+    pub id: u32,
+    rule: fn(Role) -> DType,
+}
+
+/// All file types that can be written.
+pub static FILE_TYPES: &[FileType] = &[
+    FileType { name: "q4_k_m", id: 15, rule: q4_k_m },
+    FileType { name: "q8_0", id: 7, rule: |_| DType::Q8_0 },
+    FileType { name: "f16", id: 1, rule: |_| DType::F16 },
+    FileType { name: "bf16", id: 32, rule: |_| DType::BF16 },
+    FileType { name: "f32", id: 0, rule: |_| DType::F32 },
+];
+
+/// Four bits, six where it matters most: in the first and the last eighth of the layers and in every third
+/// one between them.
+fn q4_k_m(role: Role) -> DType {
+    let six = match role {
+        Role::Embedding => true,
+        Role::Sensitive { index: i, of: n } => i < n / 8 || i >= 7 * n / 8 || (i - n / 8) % 3 == 2,
+        Role::Float | Role::Matrix => false,
+    };
+    if six { DType::Q6_K } else { DType::Q4_K }
+}
+
+impl FileType {
+    /// The file type of that name, upper or lower case.
+    ///
+    /// # Errors
+    /// [`SynthError::UnknownType`] with the names that exist.
+    pub fn from_name(name: &str) -> Result<&'static FileType, SynthError> {
+        FILE_TYPES.iter().find(|t| t.name.eq_ignore_ascii_case(name)).ok_or_else(|| SynthError::UnknownType {
+            found: name.to_owned(),
+            known: FILE_TYPES.iter().map(|t| t.name).collect::<Vec<_>>().join(", "),
+        })
+    }
+
+    /// The block type of a tensor.
+    pub fn dtype(&self, tensor: &TensorPlan) -> DType {
+        if tensor.role == Role::Float {
+            return DType::F32;
+        }
+        let dtype = (self.rule)(tensor.role);
+        // Rows that are no whole number of super-blocks get the next larger type with blocks of 32.
+        match dtype {
+            _ if tensor.dims.first().and_then(|&row| dtype.row_bytes(row)).is_some() => dtype,
+            DType::Q4_K => DType::Q5_0,
+            DType::Q6_K => DType::Q8_0,
+            other => other,
+        }
+    }
+}
+
+impl Plan {
+    /// A writer that knows metadata and tensors of the file.
+    ///
+    /// # Errors
+    /// Those of [`GgufWriter::add_tensor`]: a shape that the block types cannot hold.
+    pub fn writer(&self, file_type: &FileType) -> Result<GgufWriter, GgufError> {
+        let mut w = GgufWriter::with_metadata(self.metadata.clone());
+        w.metadata_mut().set("general.quantization_version", 2u32);
+        w.metadata_mut().set("general.file_type", file_type.id);
+        for t in &self.tensors {
+            w.add_tensor(&t.name, &t.dims, file_type.dtype(t))?;
+        }
+        Ok(w)
+    }
+
+    /// Length of the file in bytes.
+    ///
+    /// # Errors
+    /// As [`writer`](Self::writer).
+    pub fn file_bytes(&self, file_type: &FileType) -> Result<u64, GgufError> {
+        file::measure(self, self.writer(file_type)?, file_type)
+    }
+
+    /// Number of weights.
+    pub fn n_weights(&self) -> u64 {
+        self.tensors.iter().map(TensorPlan::n_elements).sum()
+    }
+}
+
+impl TensorPlan {
+    fn n_elements(&self) -> u64 {
+        self.dims.iter().product()
+    }
+
+    /// Bytes of its data; `None` when the type cannot hold the shape.
+    fn n_bytes(&self, dtype: DType) -> Option<u64> {
+        let (&row, rest) = self.dims.split_first()?;
+        dtype.row_bytes(row)?.checked_mul(rest.iter().product())
+    }
+}

@@ -1,0 +1,40 @@
+//! The kinds of tokenizer, one file each and one line in [`KINDS`].
+//!
+//! A kind turns plain text into tokens and tokens into bytes. Special tokens, BOS and streaming are the same
+//! for all kinds and live outside.
+
+mod gemma4;
+
+use super::TokenizerError;
+use super::parts::TokenizerParts;
+use super::vocab::Vocab;
+
+/// How one kind of tokenizer treats plain text.
+pub(crate) trait TextModel: Send + Sync {
+    /// Appends the tokens of `text`, in which special tokens were already looked for.
+    fn encode(&self, vocab: &Vocab, text: &str, out: &mut Vec<u32>) -> Result<(), TokenizerError>;
+
+    /// Appends the bytes that the token `id` stands for; nothing when there is no such token.
+    fn token_bytes(&self, vocab: &Vocab, id: u32, out: &mut Vec<u8>);
+}
+
+/// A kind of tokenizer.
+pub(crate) struct Kind {
+    /// Its name in `tokenizer.ggml.model`.
+    pub(crate) name: &'static str,
+    /// Whether a prompt starts with BOS when the file does not say.
+    pub(crate) add_bos: bool,
+    /// Checks what this kind needs and builds it.
+    pub(crate) build: fn(&Vocab, &TokenizerParts) -> Result<Box<dyn TextModel>, TokenizerError>,
+}
+
+/// All kinds.
+const KINDS: &[Kind] = &[gemma4::KIND];
+
+/// The kind that a file names.
+pub(crate) fn find(name: &str) -> Result<&'static Kind, TokenizerError> {
+    KINDS.iter().find(|k| k.name == name).ok_or_else(|| TokenizerError::UnknownKind {
+        found: name.to_owned(),
+        known: KINDS.iter().map(|k| k.name).collect(),
+    })
+}

@@ -1,0 +1,74 @@
+//! What several suites need: the models and goldens in `testdata`, and float variants of a model.
+
+#![allow(dead_code, reason = "each suite uses a part")]
+
+use std::path::{Path, PathBuf};
+
+use redraft::compute::{TapData, TapKey, Val};
+use redraft::engine::TapSink;
+use redraft::gguf::{DType, Gguf, GgufWriter, codec};
+use redraft::trace::TraceFile;
+use redraft::{LoadOptions, Model};
+
+pub(crate) fn testdata() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata")
+}
+
+pub(crate) fn oracle_model(file: &str) -> PathBuf {
+    testdata().join("oracle/models").join(file)
+}
+
+/// All goldens of DiffusionGemma: name without extension, and content.
+pub(crate) fn oracle_cases() -> Vec<(String, TraceFile)> {
+    let dir = testdata().join("oracle/cases");
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).collect();
+    paths.sort();
+    let case = |p: &PathBuf| (p.file_stem().unwrap().to_string_lossy().into_owned(), TraceFile::open(p).unwrap());
+    paths.iter().map(case).collect()
+}
+
+pub(crate) fn open(file: &str, options: &LoadOptions) -> Model {
+    Model::open(&oracle_model(file), options).unwrap_or_else(|e| panic!("{file}: {e}"))
+}
+
+/// The file with every F32, F16 or BF16 matrix in another float type; vectors and the router stay F32.
+pub(crate) fn expand(file: &str, dtype: DType) -> Gguf {
+    let g = Gguf::open(&oracle_model(file), &Default::default()).unwrap();
+    let converted: Vec<_> = g
+        .tensors()
+        .iter()
+        .map(|t| {
+            let keep = t.dims.len() == 1 || t.name.ends_with("ffn_gate_inp.weight");
+            let to = if keep { t.dtype } else { dtype };
+            let mut values = vec![0.0; t.n_elements() as usize];
+            codec(t.dtype).unwrap().dequantize(&g.tensor_bytes(t), &mut values);
+            let mut bytes = vec![0; to.row_bytes(values.len() as u64).unwrap() as usize];
+            codec(to).unwrap().quantize(&values, None, &mut bytes);
+            (t, to, bytes)
+        })
+        .collect();
+    let mut w = GgufWriter::with_metadata(g.metadata().clone());
+    for (t, to, _) in &converted {
+        w.add_tensor(&t.name, &t.dims, *to).unwrap();
+    }
+    let mut out = w.begin(Vec::new()).unwrap();
+    for (t, _, bytes) in &converted {
+        out.write_tensor(&t.name, bytes).unwrap();
+    }
+    Gguf::from_bytes(out.finish().unwrap().into()).unwrap()
+}
+
+/// Takes the f32 logits of a pass.
+#[derive(Default)]
+pub(crate) struct LogitsSink(pub(crate) Vec<f32>);
+
+impl TapSink for LogitsSink {
+    fn wants(&self, key: TapKey) -> bool {
+        key.name == "logits"
+    }
+
+    fn tap(&mut self, _: TapKey, _: Val, data: TapData<'_>) {
+        let TapData::F32(x) = data else { panic!("logits are f32") };
+        self.0 = x.to_vec();
+    }
+}

@@ -1,0 +1,225 @@
+//! What must not change a bit: threads, instruction sets, chunks, caches.
+
+mod common;
+
+use std::ops::ControlFlow;
+
+use common::{LogitsSink, open, oracle_cases};
+use redraft::engine::{
+    CanvasPass, Event, Generation, Philox, Previous, Request, Session, canvas_pass, generate,
+};
+use redraft::sampler::sampler;
+use redraft::{Error, LoadOptions, Model};
+
+const FILE: &str = "dg-tiny.Q4_K_M.gguf";
+
+fn request(model: &Model, prompt: &[u32], max_tokens: usize) -> Request {
+    let spec = sampler("entropy-bound").unwrap();
+    Request {
+        prompt: prompt.to_vec(),
+        max_tokens,
+        context_len: model.shape().context_len,
+        sampler: spec,
+        params: spec.params(model.gguf().metadata(), &[("steps".into(), 5.0)]).unwrap(),
+        end_ids: Vec::new(),
+        self_conditioning: true,
+        full_logits: true,
+        interrupt: None,
+    }
+}
+
+fn run(model: &mut Model, session: &mut Session, request: &Request) -> Generation {
+    let draws = Philox { seed: 7, vocab_len: model.shape().vocab_len as u32 };
+    generate(model, session, request, &draws, &mut |_| ControlFlow::Continue(())).unwrap()
+}
+
+fn prompt() -> Vec<u32> {
+    (0..61).map(|i| 20 + (i * 37) % 480).collect()
+}
+
+/// Digests of two canvases in a fresh session.
+fn fresh(options: &LoadOptions) -> Generation {
+    let mut model = open(FILE, options);
+    let mut session = model.session().unwrap();
+    let request = request(&model, &prompt(), 50);
+    run(&mut model, &mut session, &request)
+}
+
+/// The digest that every platform must reproduce: x86-64 scalar, AVX2, AVX-512, AArch64 NEON.
+#[test]
+fn the_digest_is_the_same_on_every_platform() {
+    let g = fresh(&LoadOptions::default());
+    assert_eq!(g.ids.len(), 50);
+    assert_eq!(
+        (g.digests.ids.as_str(), g.digests.logits.as_str()),
+        ("PLACEHOLDER_IDS", "PLACEHOLDER_LOGITS")
+    );
+}
+
+#[test]
+fn threads_levels_and_backends_change_no_bit() {
+    let want = fresh(&LoadOptions { threads: Some(1), ..LoadOptions::default() }).digests;
+    for threads in [2, 3, 7] {
+        let have = fresh(&LoadOptions { threads: Some(threads), ..LoadOptions::default() }).digests;
+        assert_eq!(have, want, "{threads} threads");
+    }
+    for level in redraft::compute::cpu::CpuLevel::available() {
+        let options = LoadOptions { cpu_level: Some(level.name().into()), ..LoadOptions::default() };
+        assert_eq!(fresh(&options).digests, want, "level {}", level.name());
+    }
+    assert_eq!(fresh(&LoadOptions { backend: "reference".into(), ..LoadOptions::default() }).digests, want);
+    assert_eq!(fresh(&LoadOptions { mmap: false, ..LoadOptions::default() }).digests, want);
+}
+
+#[test]
+fn a_cached_prompt_gives_the_bits_of_a_fresh_one() {
+    let want = fresh(&LoadOptions::default()).digests;
+    let mut model = open(FILE, &LoadOptions::default());
+    let mut session = model.session().unwrap();
+    // Another prompt that shares 40 tokens, then ours, then ours again.
+    let mut other = prompt();
+    other.truncate(40);
+    other.extend([1, 2, 3, 4]);
+    let r = request(&model, &other, 40);
+    run(&mut model, &mut session, &r);
+    for _ in 0..2 {
+        let r = request(&model, &prompt(), 50);
+        assert_eq!(run(&mut model, &mut session, &r).digests, want);
+    }
+}
+
+#[test]
+fn a_chunked_prompt_gives_the_bits_of_a_whole_one() {
+    let logits = |chunks: &[usize]| {
+        let mut model = open(FILE, &LoadOptions::default());
+        let mut session = model.session().unwrap();
+        let prompt = prompt();
+        let mut at = 0;
+        for &n in chunks {
+            session.extend(&mut model, &prompt[at..at + n], &mut ()).unwrap();
+            at += n;
+        }
+        assert_eq!(at, prompt.len());
+        canvas_logits(&mut model, &session, Previous::None)
+    };
+    let whole = logits(&[61]);
+    for chunks in [&[1, 60][..], &[16, 16, 29], &[17, 15, 1, 28]] {
+        assert_eq!(logits(chunks), whole, "{chunks:?}");
+    }
+}
+
+/// Bits of the logits of one canvas pass.
+fn canvas_logits(model: &mut Model, session: &Session, previous: Previous<'_>) -> Vec<u32> {
+    let ids: Vec<u32> = (0..32).map(|i| (i * 53) % 500).collect();
+    let mut sink = LogitsSink::default();
+    canvas_pass(model, session, CanvasPass { ids: &ids, previous, sampling: None }, &mut sink).unwrap();
+    sink.0.iter().map(|x| x.to_bits()).collect()
+}
+
+#[test]
+fn self_conditioning_off_is_the_plain_forward() {
+    let mut model = open(FILE, &LoadOptions::default());
+    let mut session = model.session().unwrap();
+    let mut r = request(&model, &prompt(), 32);
+    r.self_conditioning = false;
+    let draws = Philox { seed: 3, vocab_len: model.shape().vocab_len as u32 };
+    let mut steps: Vec<(Vec<u32>, Vec<f64>)> = Vec::new();
+    generate(&mut model, &mut session, &r, &draws, &mut |e| {
+        if let Event::Step(s) = e {
+            steps.push((s.canvas_in.to_vec(), s.logits.unwrap().to_vec()));
+        }
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    assert!(steps.len() > 1);
+    for (ids, want) in &steps {
+        let mut sink = LogitsSink::default();
+        let pass = CanvasPass { ids, previous: Previous::None, sampling: None };
+        canvas_pass(&mut model, &session, pass, &mut sink).unwrap();
+        let have: Vec<f64> = sink.0.iter().map(|&x| x.into()).collect();
+        assert_eq!(&have, want);
+    }
+}
+
+/// `sc_logits` from outside go through the same code as the kept ones.
+#[test]
+fn given_previous_logits_give_the_bits_of_kept_ones() {
+    let mut model = open(FILE, &LoadOptions::default());
+    let mut session = model.session().unwrap();
+    session.extend(&mut model, &prompt(), &mut ()).unwrap();
+    let ids: Vec<u32> = (0..32).collect();
+    let u = [0.5; 32];
+    let mut sink = LogitsSink::default();
+    // A temperature of one half: the factor 2 is exact, so the test can repeat it.
+    let pass = CanvasPass { ids: &ids, previous: Previous::None, sampling: Some((0.5, &u)) };
+    canvas_pass(&mut model, &session, pass, &mut sink).unwrap();
+    let processed: Vec<f64> = sink.0.iter().map(|&x| f64::from(x) * 2.0).collect();
+    let kept = canvas_logits(&mut model, &session, Previous::Kept);
+    let given = canvas_logits(&mut model, &session, Previous::Given(&processed));
+    assert_eq!(kept, given);
+    assert_ne!(kept, canvas_logits(&mut model, &session, Previous::None));
+}
+
+#[test]
+fn output_is_cut_at_exactly_max_tokens() {
+    let whole = fresh(&LoadOptions::default());
+    for n in [1, 31, 32, 33, 50] {
+        let mut model = open(FILE, &LoadOptions::default());
+        let mut session = model.session().unwrap();
+        let r = request(&model, &prompt(), n);
+        assert_eq!(run(&mut model, &mut session, &r).ids, whole.ids[..n]);
+    }
+}
+
+#[test]
+fn an_end_token_beyond_the_cut_is_not_a_stop() {
+    use redraft::engine::Finish;
+    let whole = fresh(&LoadOptions::default());
+    let at = 20;
+    let end = whole.ids[at];
+    let first = whole.ids.iter().position(|&id| id == end).unwrap();
+    for (n, finish, len) in [(first + 1, Finish::Stop, first), (first, Finish::Stop, first), (first.max(1) - 1, Finish::Length, first - 1)] {
+        let mut model = open(FILE, &LoadOptions::default());
+        let mut session = model.session().unwrap();
+        let mut r = request(&model, &prompt(), n);
+        r.end_ids = vec![end];
+        let g = run(&mut model, &mut session, &r);
+        assert_eq!((g.finish, g.ids.len()), (finish, len), "max_tokens {n}");
+    }
+}
+
+#[test]
+fn requests_that_cannot_be_served_say_why() {
+    let mut model = open(FILE, &LoadOptions::default());
+    let mut session = model.session().unwrap();
+    let draws = Philox { seed: 0, vocab_len: 500 };
+    let mut fail = |change: &dyn Fn(&mut Request)| {
+        let mut r = request(&model, &prompt(), 32);
+        change(&mut r);
+        generate(&mut model, &mut session, &r, &draws, &mut |_| ControlFlow::Continue(())).unwrap_err().to_string()
+    };
+    assert!(fail(&|r| r.prompt.clear()).contains("prompt: expected at least one token"));
+    assert!(fail(&|r| r.max_tokens = 0).contains("max_tokens: expected at least 1"));
+    assert!(fail(&|r| r.context_len = 92).contains("more than the context of 92"));
+    assert!(fail(&|r| r.prompt[3] = 528).contains("token id in the prompt: expected 0..528, found 528"));
+    let mut r = request(&model, &prompt(), 32);
+    r.interrupt = Some(std::sync::Arc::new(true.into()));
+    let e = generate(&mut model, &mut session, &r, &draws, &mut |_| ControlFlow::Continue(())).unwrap_err();
+    assert!(matches!(e, Error::Interrupted));
+}
+
+/// A NaN in one expert's down matrix: the error names layer and tap, and nothing is committed.
+#[test]
+fn a_nan_is_an_error_that_names_layer_and_tap() {
+    use redraft::gguf::{DType, Gguf};
+    let g = common::expand("dg-mini.F32.gguf", DType::F32);
+    let t = g.tensor("blk.1.attn_output.weight").unwrap();
+    let mut bytes = g.bytes().to_vec();
+    let at = t.offset as usize + 4 * 77;
+    bytes[at..at + 4].copy_from_slice(&f32::NAN.to_le_bytes());
+    let damaged = Gguf::from_bytes(bytes.into()).unwrap();
+    let mut model = Model::from_gguf(damaged, &LoadOptions::default()).unwrap();
+    let (_, golden) = oracle_cases().into_iter().find(|(n, _)| n == "dg-mini.F32.decode").unwrap();
+    let e = redraft::trace::like(&mut model, &golden).unwrap_err().to_string();
+    assert!(e.contains("NaN in what leads to attn_post_norm-1 (op MatMul"), "{e}");
+}

@@ -1,0 +1,23 @@
+//! Developer tasks: `cargo xtask ci` is what people and machines run before a change lands.
+
+#![allow(clippy::print_stdout, reason = "a developer tool that reports on the terminal")]
+
+mod budget;
+mod steps;
+
+use anyhow::{Result, bail};
+
+const HELP: &str = "usage: cargo xtask TASK
+
+  ci       all checks: format, lints, budgets, tests, docs, goldens, emulated aarch64
+  budget   line budgets of source files, and names that must not leave their files
+
+REDRAFT_CI=1 makes a step that cannot run here a failure instead of a line in the summary.";
+
+fn main() -> Result<()> {
+    match std::env::args().nth(1).as_deref() {
+        Some("ci") => steps::ci(),
+        Some("budget") => budget::check(),
+        _ => bail!("{HELP}"),
+    }
+}
