@@ -18,6 +18,9 @@ pub(crate) trait TextModel: Send + Sync {
     fn token_bytes(&self, vocab: &Vocab, id: u32, out: &mut Vec<u8>);
 }
 
+/// Builds a kind from a vocabulary that was checked and the parts that were not.
+type Build = fn(&Vocab, &TokenizerParts) -> Result<Box<dyn TextModel>, TokenizerError>;
+
 /// A kind of tokenizer.
 pub(crate) struct Kind {
     /// Its name in `tokenizer.ggml.model`.
@@ -25,7 +28,7 @@ pub(crate) struct Kind {
     /// Whether a prompt starts with BOS when the file does not say.
     pub(crate) add_bos: bool,
     /// Checks what this kind needs and builds it.
-    pub(crate) build: fn(&Vocab, &TokenizerParts) -> Result<Box<dyn TextModel>, TokenizerError>,
+    pub(crate) build: Build,
 }
 
 /// All kinds.
