@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context as _;
 
 use crate::exit::Exit;
-use crate::ui::live;
+use crate::ui::hold;
 
 /// A flag that the first Ctrl-C (or a request to terminate) sets.
 ///
@@ -17,7 +17,7 @@ pub(crate) fn flag() -> anyhow::Result<Arc<AtomicBool>> {
     let seen = Arc::clone(&flag);
     ctrlc::set_handler(move || {
         if seen.swap(true, Ordering::SeqCst) {
-            live::restore();
+            hold::restore();
             // The computation did not come to a point where it could stop.
             #[allow(clippy::exit)]
             std::process::exit(Exit::Interrupted.code().into());

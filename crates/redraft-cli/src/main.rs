@@ -53,7 +53,7 @@ fn main() -> ExitCode {
 fn restore_terminal_on_panic() {
     let default = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
-        ui::live::restore();
+        ui::hold::restore();
         default(info);
     }));
 }

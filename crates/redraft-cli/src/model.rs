@@ -36,7 +36,8 @@ pub(crate) fn open(
         Some(path) => {
             let size = std::fs::metadata(path).map_or(0, |m| m.len());
             let what = path.file_name().map_or_else(|| "model".into(), |n| n.to_string_lossy().into_owned());
-            let model = Model::open(path, &options).with_context(|| format!("cannot load {}", path.display()))?;
+            let model =
+                Model::open(path, &options).with_context(|| format!("cannot load {}", path.display()))?;
             if options.mmap && (size > 1 << 30 || out.verbose > 0) {
                 read_ahead(&model, &what, size, stop, out)?;
             }

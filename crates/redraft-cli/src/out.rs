@@ -58,8 +58,11 @@ impl Out {
 
     /// A report: one JSON object, indented for people.
     pub(crate) fn object<T: Serialize>(self, report: &T) -> anyhow::Result<()> {
-        let mut text =
-            if self.terminal { serde_json::to_string_pretty(report)? } else { serde_json::to_string(report)? };
+        let mut text = if self.terminal {
+            serde_json::to_string_pretty(report)?
+        } else {
+            serde_json::to_string(report)?
+        };
         text.push('\n');
         // JSON escapes the C0 controls; DEL and the C1 controls, which may stand in strings only, it does not.
         let control = |c: char| ('\x7f'..='\u{9f}').contains(&c);

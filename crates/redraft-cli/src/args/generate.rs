@@ -16,15 +16,21 @@ use super::sampler::SamplerArgs;
 pub(crate) struct GenerateArgs {
     /// Tokens of the answer at most, exactly: whole canvases are denoised, and the text is cut [default: 512, or
     /// what the context leaves].
-    #[arg(short = 'n', long, value_name = "N", value_parser = at_least_one, env = "REDRAFT_MAX_TOKENS")]
+    #[arg(short = 'n', long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, env = "REDRAFT_MAX_TOKENS")]
     pub(crate) max_tokens: Option<usize>,
 
     /// Context length in tokens; prompt and whole canvases must fit [default: what the model was made for].
-    #[arg(short, long, value_name = "N", value_parser = at_least_one, env = "REDRAFT_CTX")]
+    #[arg(short, long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, env = "REDRAFT_CTX")]
     pub(crate) ctx: Option<usize>,
 
     /// Number that decides all random choices, or random: the same seed gives the same answer on every machine.
-    #[arg(long, value_name = "N|random", default_value = "0", env = "REDRAFT_SEED")]
+    #[arg(
+        long,
+        value_name = "N|random",
+        default_value = "0",
+        allow_negative_numbers = true,
+        env = "REDRAFT_SEED"
+    )]
     pub(crate) seed: Seed,
 
     /// Which digests to report. full adds one over all logits of the last step of each canvas.
@@ -61,7 +67,9 @@ impl FromStr for Seed {
         if text == "random" {
             return Ok(Seed::Random);
         }
-        text.parse().map(Seed::Fixed).map_err(|_| format!("expected `random` or a whole number in 0..={}", u64::MAX))
+        text.parse()
+            .map(Seed::Fixed)
+            .map_err(|_| format!("expected `random` or a whole number in 0..={}", u64::MAX))
     }
 }
 
@@ -88,7 +96,9 @@ pub(crate) enum DigestKind {
 fn profile(text: &str) -> Result<String, String> {
     match text {
         "hf" => Ok(text.into()),
-        "jax" | "llamacpp" => Err(format!("`{text}` does not exist yet; `hf` is the only profile of this version")),
+        "jax" | "llamacpp" => {
+            Err(format!("`{text}` does not exist yet; `hf` is the only profile of this version"))
+        }
         _ => Err("expected `hf`".into()),
     }
 }
@@ -98,15 +108,23 @@ impl GenerateArgs {
     ///
     /// # Errors
     /// Those of the sampler's parameters.
-    pub(crate) fn request(&self, model: &Model, prompt: Vec<u32>) -> anyhow::Result<(Request, Option<String>)> {
+    pub(crate) fn request(
+        &self,
+        model: &Model,
+        prompt: Vec<u32>,
+    ) -> anyhow::Result<(Request, Option<String>)> {
         let shape = model.shape();
         let context_len = self.ctx.unwrap_or(shape.context_len);
         let (sampler, params) = self.sampler.resolve(model.gguf().metadata())?;
         let warning = (context_len > shape.context_len).then(|| {
-            format!("a context of {context_len} is more than the {} that the model was made for", shape.context_len)
+            format!(
+                "a context of {context_len} is more than the {} that the model was made for",
+                shape.context_len
+            )
         });
-        let max_tokens =
-            self.max_tokens.unwrap_or_else(|| default_max_tokens(context_len, shape.canvas_len, prompt.len()));
+        let max_tokens = self
+            .max_tokens
+            .unwrap_or_else(|| default_max_tokens(context_len, shape.canvas_len, prompt.len()));
         let request = Request {
             max_tokens,
             context_len,

@@ -87,7 +87,12 @@ mod tests {
     fn every_flag_is_documented() {
         for c in Cli::command().get_subcommands() {
             for a in c.get_arguments() {
-                assert!(a.get_help().is_some_and(|h| !h.to_string().is_empty()), "{}: {}", c.get_name(), a.get_id());
+                assert!(
+                    a.get_help().is_some_and(|h| !h.to_string().is_empty()),
+                    "{}: {}",
+                    c.get_name(),
+                    a.get_id()
+                );
             }
         }
     }

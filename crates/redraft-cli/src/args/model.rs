@@ -19,7 +19,7 @@ pub(crate) struct ModelArgs {
     pub(crate) backend: String,
 
     /// Threads; without it as many as the machine has. Results do not depend on it.
-    #[arg(short, long, value_name = "N", value_parser = at_least_one, env = "REDRAFT_THREADS")]
+    #[arg(short, long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, env = "REDRAFT_THREADS")]
     pub(crate) threads: Option<usize>,
 
     /// How numbers are computed. exact: weights as they are in the file, activations in f32; the same bits on

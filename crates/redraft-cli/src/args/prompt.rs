@@ -99,10 +99,13 @@ impl PromptArgs {
         let mut warning = None;
         let template = match (&self.chat_template, tokenizer.chat_template()) {
             (Some(path), _) => {
-                let source = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+                let source = std::fs::read_to_string(path)
+                    .with_context(|| format!("cannot read {}", path.display()))?;
                 ChatTemplate::from_source(&source).with_context(|| path.display().to_string())?
             }
-            (None, Some(source)) => ChatTemplate::from_source(source).context("the chat template of the model file")?,
+            (None, Some(source)) => {
+                ChatTemplate::from_source(source).context("the chat template of the model file")?
+            }
             (None, None) => {
                 let markers = ["<|turn>", "<turn|>"];
                 if markers.iter().any(|m| tokenizer.token_id(m).is_none()) {

@@ -112,7 +112,11 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     };
     if out.json {
         let file = |p: &PathBuf| p.display().to_string();
-        out.object(&Judged { candidate: file(&args.candidate), golden: file(&args.golden), report: &report })?;
+        out.object(&Judged {
+            candidate: file(&args.candidate),
+            golden: file(&args.golden),
+            report: &report,
+        })?;
     } else {
         out.text(&text(&report, args.all))?;
     }

@@ -95,7 +95,11 @@ struct Tensor {
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     let gguf = open_file(&args.file)?;
     let report = inspect(&args.file, &gguf, args.full);
-    if out.json { out.object(&report)? } else { out.text(&text(&report, args.full))? };
+    if out.json {
+        out.object(&report)?
+    } else {
+        out.text(&text(&report, args.full))?
+    };
     Ok(Exit::Done)
 }
 
@@ -212,11 +216,17 @@ fn text(r: &Report, full: bool) -> String {
     };
     let facts = [
         ("file", format!("{} ({}, {} bytes)", r.file, human_bytes(r.bytes), r.bytes)),
-        ("format", format!("GGUF version {}, alignment {}, data at {}", r.version, r.alignment, r.data_offset)),
+        (
+            "format",
+            format!("GGUF version {}, alignment {}, data at {}", r.version, r.alignment, r.data_offset),
+        ),
         ("architecture", known),
         ("name", r.name.clone().unwrap_or_else(|| "not stated".into())),
         ("type", format!("{}, {:.2} bits per weight", r.file_type, r.bits_per_weight)),
-        ("parameters", format!("{} in {} tensors ({})", r.parameters, r.tensors.len(), human_bytes(r.tensor_bytes))),
+        (
+            "parameters",
+            format!("{} in {} tensors ({})", r.parameters, r.tensors.len(), human_bytes(r.tensor_bytes)),
+        ),
     ];
     let mut s = String::new();
     facts.iter().for_each(|(name, value)| s.push_str(&format!("{name:<13} {value}\n")));
@@ -233,7 +243,8 @@ fn text(r: &Report, full: bool) -> String {
         .iter()
         .map(|t| {
             let note = if t.supported { "" } else { "cannot be computed with" };
-            let numbers = [t.tensors.to_string(), t.elements.to_string(), human_bytes(t.bytes), percent(t.bytes)];
+            let numbers =
+                [t.tensors.to_string(), t.elements.to_string(), human_bytes(t.bytes), percent(t.bytes)];
             [vec![t.name.clone()], numbers.to_vec(), vec![note.into()]].concat()
         })
         .collect();

@@ -90,8 +90,11 @@ pub(crate) fn tokenize(args: &TokenizeArgs, out: Out) -> anyhow::Result<Exit> {
         out.object(&report)?;
         return Ok(Exit::Done);
     }
-    let rows: Vec<Vec<String>> =
-        report.tokens.iter().map(|t| vec![t.id.to_string(), format!("{:?}", t.piece), t.kind.clone()]).collect();
+    let rows: Vec<Vec<String>> = report
+        .tokens
+        .iter()
+        .map(|t| vec![t.id.to_string(), format!("{:?}", t.piece), t.kind.clone()])
+        .collect();
     let ids: Vec<String> = report.ids.iter().map(u32::to_string).collect();
     let n = ids.len();
     let total = format!("{n} token{}: {}\n", if n == 1 { "" } else { "s" }, ids.join(","));
@@ -119,7 +122,8 @@ pub(crate) fn detokenize(args: &DetokenizeArgs, out: Out) -> anyhow::Result<Exit
 /// Reads the vocabulary and nothing else of a model file.
 fn tokenizer(path: Option<&Path>) -> anyhow::Result<Tokenizer> {
     let Some(path) = path else { return Ok(Tokenizer::clone(crate::model::embedded_model()?.tokenizer())) };
-    Tokenizer::from_gguf(open_file(path)?.metadata()).with_context(|| format!("cannot load {}", path.display()))
+    Tokenizer::from_gguf(open_file(path)?.metadata())
+        .with_context(|| format!("cannot load {}", path.display()))
 }
 
 fn tokens(tokenizer: &Tokenizer, ids: &[u32]) -> Vec<Token> {
@@ -232,7 +236,10 @@ fn print_comparison(c: &Comparison, out: Out) -> anyhow::Result<Exit> {
     } else {
         let mut s = String::new();
         for d in &c.differences {
-            s.push_str(&format!("{:?}: {}\n  expected {}\n  found    {}\n", d.text, d.what, d.expected, d.found));
+            s.push_str(&format!(
+                "{:?}: {}\n  expected {}\n  found    {}\n",
+                d.text, d.what, d.expected, d.found
+            ));
         }
         let verdict = match c.differences.len() {
             0 => "all equal".to_string(),

@@ -227,7 +227,8 @@ mod tests {
 
     #[test]
     fn the_status_line_is_cut_to_the_terminal() {
-        let status = Status { canvas: 1, step: 3, steps_max: 48, accepted: 7, canvas_len: 32, ..Status::default() };
+        let status =
+            Status { canvas: 1, step: 3, steps_max: 48, accepted: 7, canvas_len: 32, ..Status::default() };
         assert_eq!(status.line(), "canvas 1 · step 3/48 · accepted 7/32 · entropy 0.000 · 0.0 ms/step");
         let fast = Status { tok_s: Some(12.34), ms_per_step: 31.4, ..status };
         assert!(fast.line().ends_with("31 ms/step · 12.3 tok/s"), "{}", fast.line());

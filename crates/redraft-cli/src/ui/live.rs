@@ -3,10 +3,9 @@
 //! Committed text is printed once, as plain text that the terminal wraps and keeps in its scrollback; the
 //! picture of the canvas stands below it and is rewritten in place, only where lines changed, inside
 //! synchronized output (private mode 2026) where the terminal has it. Between frames the cursor rests at the
-//! end of the last line of the picture.
+//! start of the last line of the picture.
 
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::canvas::{Area, Cell, Line, lines};
@@ -19,22 +18,10 @@ const FRAME: Duration = Duration::from_millis(33);
 const SYNC_BEGIN: &str = "\x1b[?2026h";
 const SYNC_END: &str = "\x1b[?2026l";
 const HIDE_CURSOR: &str = "\x1b[?25l";
-const SHOW_CURSOR: &str = "\x1b[?25h";
+/// Shows the cursor.
+pub(crate) const SHOW_CURSOR: &str = "\x1b[?25h";
 const CLEAR_LINE_END: &str = "\x1b[K";
 const CLEAR_BELOW: &str = "\x1b[J";
-
-/// Whether a picture is on the terminal and [`restore`] has something to do.
-static ACTIVE: AtomicBool = AtomicBool::new(false);
-
-/// Brings the terminal back to order from anywhere: a panic, a second Ctrl-C.
-pub(crate) fn restore() {
-    if ACTIVE.swap(false, Ordering::SeqCst) {
-        let mut out = io::stdout().lock();
-        // Nobody is left to tell when the terminal is gone.
-        let _ = write!(out, "{SYNC_END}{}\r\n{SHOW_CURSOR}", super::theme::RESET);
-        let _ = out.flush();
-    }
-}
 
 /// Columns and rows of the terminal, 80 x 24 where it does not say.
 pub(crate) fn terminal_size() -> (usize, usize) {
@@ -54,6 +41,7 @@ pub(crate) struct Live<W: Write> {
     drawn_columns: usize,
     drawn_start: usize,
     last_frame: Option<Instant>,
+    cursor_hidden: bool,
 }
 
 impl<W: Write> Live<W> {
@@ -68,6 +56,7 @@ impl<W: Write> Live<W> {
             drawn_columns: 0,
             drawn_start: 0,
             last_frame: None,
+            cursor_hidden: false,
         }
     }
 
@@ -109,16 +98,15 @@ impl<W: Write> Live<W> {
                 }
             }
         }
-        let end = new.last().map_or(0, |l| l.width);
-        s.push_str(&format!("\x1b[{}G", end + 1));
         if self.drawn.len() > new.len() {
             s.push_str(CLEAR_BELOW);
         }
+        s.push('\r');
         s.push_str(SYNC_END);
         self.drawn = new;
         self.drawn_columns = columns;
         self.drawn_start = start;
-        ACTIVE.store(true, Ordering::SeqCst);
+        self.cursor_hidden = true;
         self.write(&s)
     }
 
@@ -158,7 +146,7 @@ impl<W: Write> Live<W> {
         if start > 0 {
             s.push_str("\r\n");
         }
-        if ACTIVE.swap(false, Ordering::SeqCst) {
+        if std::mem::take(&mut self.cursor_hidden) {
             s.push_str(SHOW_CURSOR);
         }
         self.drawn.clear();
@@ -177,15 +165,16 @@ impl<W: Write> Live<W> {
     /// Rows between the start of the picture and the cursor. After a change of width the terminal has
     /// wrapped anew what it shows, the line that the picture continues included.
     fn rows_below_start(&self, columns: usize) -> usize {
-        let Some((first, others)) = self.drawn.split_first() else { return 0 };
+        let Some((_, above)) = self.drawn.split_last() else { return 0 };
+        let Some((first, others)) = above.split_first() else { return 0 };
         if columns == self.drawn_columns {
-            return others.len();
+            return above.len();
         }
         let columns = columns.max(2);
         let rows = |width: usize| width.div_ceil(columns).max(1);
         let (start_row, start) = end_of(&self.tail, columns);
         let before = start_row * columns + start;
-        let first_rows = rows(before + first.width).saturating_sub(1).max(start_row) - start_row;
+        let first_rows = rows(before + first.width).max(start_row + 1) - start_row;
         first_rows + others.iter().map(|l| rows(l.width)).sum::<usize>()
     }
 
@@ -340,7 +329,7 @@ mod tests {
         l.frame(&cells(&["abcdefgh\n", "123456789012345"]), "status", Instant::now()).unwrap();
         assert_eq!(l.rows_below_start(20), 2);
         // 8 wide: 1234567890abcdefgh takes 3 rows, of which the picture starts on the second.
-        assert_eq!(l.rows_below_start(8), 1 + 2 + 1);
+        assert_eq!(l.rows_below_start(8), 2 + 2);
         assert_eq!(l.rows_below_start(40), 2);
     }
 }

@@ -1,6 +1,7 @@
 //! What a person sees: the live canvas, progress bars, styles.
 
 pub(crate) mod canvas;
+pub(crate) mod hold;
 pub(crate) mod live;
 pub(crate) mod progress;
 pub(crate) mod table;

@@ -58,7 +58,13 @@ mod tests {
 
     #[test]
     fn bytes_are_readable() {
-        let cases = [(0, "0 B"), (1023, "1023 B"), (1024, "1.00 KiB"), (19_200_096, "18.3 MiB"), (17 << 30, "17.0 GiB")];
+        let cases = [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.00 KiB"),
+            (19_200_096, "18.3 MiB"),
+            (17 << 30, "17.0 GiB"),
+        ];
         for (n, want) in cases {
             assert_eq!(human_bytes(n), want);
         }

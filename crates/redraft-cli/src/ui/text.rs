@@ -12,7 +12,11 @@ const TAB: usize = 8;
 
 /// The text with every control character but newline and tab replaced by a visible sign.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
-    if text.chars().all(|c| visible(c) == c) { Cow::Borrowed(text) } else { text.chars().map(visible).collect() }
+    if text.chars().all(|c| visible(c) == c) {
+        Cow::Borrowed(text)
+    } else {
+        text.chars().map(visible).collect()
+    }
 }
 
 /// A visible sign for a control character; other characters, newline and tab stay.

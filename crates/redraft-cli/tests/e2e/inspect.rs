@@ -15,14 +15,17 @@ fn a_known_model_is_shown_completely() {
     let sum: u64 = tensors.iter().map(|t| t["bytes"].as_u64().unwrap()).sum();
     assert_eq!(v["tensor_bytes"], sum);
     assert_eq!(v["types"][0]["type"], "F32");
-    let tokens = v["metadata"].as_array().unwrap().iter().find(|m| m["key"] == "tokenizer.ggml.tokens").unwrap();
+    let tokens =
+        v["metadata"].as_array().unwrap().iter().find(|m| m["key"] == "tokenizer.ggml.tokens").unwrap();
     assert_eq!((&tokens["type"], &tokens["len"]), (&"array of 531 string".into(), &531.into()));
     assert_eq!(tokens["value"].as_array().unwrap().len(), 6, "abbreviated");
     let full = json(&["inspect", "--full", &mini()]);
-    let tokens = full["metadata"].as_array().unwrap().iter().find(|m| m["key"] == "tokenizer.ggml.tokens").unwrap();
+    let tokens =
+        full["metadata"].as_array().unwrap().iter().find(|m| m["key"] == "tokenizer.ggml.tokens").unwrap();
     assert_eq!(tokens["value"].as_array().unwrap().len(), 531);
     let text = ok(&["inspect", &mini()]);
-    for part in ["diffusion-gemma (supported)", "metadata (", "block types", "tensors (", "288 x 531", "…"] {
+    for part in ["diffusion-gemma (supported)", "metadata (", "block types", "tensors (", "288 x 531", "…"]
+    {
         assert!(text.contains(part), "{part}\n{text}");
     }
 }

@@ -71,7 +71,8 @@ fn json_has_the_fields_of_the_contract() {
         assert_eq!(c["steps"], c["accepted_per_step"].as_array().unwrap().len());
         assert!(["converged", "max_steps"].contains(&c["stop"].as_str().unwrap()));
     }
-    let hex = |s: &Value| s.as_str().is_some_and(|s| s.len() == 64 && s.bytes().all(|b| b.is_ascii_hexdigit()));
+    let hex =
+        |s: &Value| s.as_str().is_some_and(|s| s.len() == 64 && s.bytes().all(|b| b.is_ascii_hexdigit()));
     assert!(hex(&v["digest"]["ids"]) && hex(&v["digest"]["logits"]) && hex(&v["model"]["sha256_header"]));
     let full = json(&["run", "-m", &mini(), "-n", "1", "--steps", "1", "--digest", "full", "Hello"]);
     assert!(hex(&full["digest"]["full"]));
@@ -109,7 +110,8 @@ fn a_seed_decides_the_answer() {
     assert_eq!(with(&random["seed"].to_string())["digest"], random["digest"], "the reported seed repeats it");
     let cased = json(&["run", "-m", &model, "-n", "16", "--steps", "4", "--threads", "3", "Hello"]);
     assert_eq!(cased["digest"], plain["digest"], "whatever the number of threads");
-    let reference = json(&["run", "-m", &model, "-n", "16", "--steps", "4", "--backend", "reference", "Hello"]);
+    let reference =
+        json(&["run", "-m", &model, "-n", "16", "--steps", "4", "--backend", "reference", "Hello"]);
     assert_eq!((&reference["backend"], &reference["digest"]), (&Value::from("reference"), &plain["digest"]));
 }
 
@@ -181,7 +183,10 @@ fn no_cursor_movement_into_a_pipe_unless_forced() {
     assert!(shown > live.rfind("\x1b[?25l").unwrap());
     let mut c = command(&[&args[..], &["--live", "always"]].concat());
     let plain = String::from_utf8(c.env("NO_COLOR", "1").output().unwrap().stdout).unwrap();
-    assert!(!plain.contains("m\x1b") && !plain.contains("\x1b[2m") && !plain.contains("\x1b[1;36m"), "{plain:?}");
+    assert!(
+        !plain.contains("m\x1b") && !plain.contains("\x1b[2m") && !plain.contains("\x1b[1;36m"),
+        "{plain:?}"
+    );
 }
 
 #[cfg(unix)]

@@ -18,7 +18,10 @@ fn text_goes_to_ids_and_back() {
     assert_eq!(ok(&["detokenize", "-m", &model, "--special", "2"]), "<bos>\n");
     let table = ok(&["tokenize", "-m", &model, "--special", "<bos>hi"]);
     assert!(table.contains("\"<bos>\"") && table.contains("tokens: 2,"), "{table}");
-    assert_eq!(ok(&["tokenize", "-m", &model, "hi"]), with_stdin(&["tokenize", "-m", &model, "-"], "hi\n").out);
+    assert_eq!(
+        ok(&["tokenize", "-m", &model, "hi"]),
+        with_stdin(&["tokenize", "-m", &model, "-"], "hi\n").out
+    );
 }
 
 #[test]

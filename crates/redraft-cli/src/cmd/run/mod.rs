@@ -16,8 +16,8 @@ use redraft::engine::{Event, Philox, generate};
 use redraft::trace::GenerationRecorder;
 use redraft::{Error, Model};
 
-pub(crate) use self::report::number;
 use self::report::Report;
+pub(crate) use self::report::number;
 use self::watch::{Watch, Watched};
 use crate::args::generate::GenerateArgs;
 use crate::args::model::ModelArgs;

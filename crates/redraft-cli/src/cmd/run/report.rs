@@ -179,7 +179,8 @@ impl Report {
 
     /// One line for people.
     pub(super) fn summary(&self) -> String {
-        let (n, canvases, steps) = (self.usage.completion_tokens, self.diffusion.canvases.len(), self.steps());
+        let (n, canvases, steps) =
+            (self.usage.completion_tokens, self.diffusion.canvases.len(), self.steps());
         format!(
             "[{n} token{} in {canvases} canvas{} and {steps} steps, {:.2} s, {:.1} tok/s]",
             if n == 1 { "" } else { "s" },
@@ -214,7 +215,9 @@ impl Report {
                 "weights {}, KV cache {}{}",
                 human_bytes(self.memory.weights_bytes),
                 human_bytes(self.memory.kv_bytes as u64),
-                self.memory.peak_rss_bytes.map_or(String::new(), |b| format!(", peak memory {}", human_bytes(b)))
+                self.memory
+                    .peak_rss_bytes
+                    .map_or(String::new(), |b| format!(", peak memory {}", human_bytes(b)))
             ),
             format!("seed {}, digest of the ids {}", self.seed, self.digest.ids),
         ]

@@ -9,6 +9,7 @@ use redraft::tokenizer::{StreamDecoder, Tokenizer};
 
 use crate::out::{Out, stdout_error};
 use crate::ui::canvas::{Cell, State, Status};
+use crate::ui::hold::Hold;
 use crate::ui::live::{Live, terminal_size};
 use crate::ui::theme::{Theme, no_color};
 
@@ -39,8 +40,12 @@ pub(super) struct Watch {
 
 enum Shown {
     Nothing,
-    Text { out: Out, ends_with_newline: bool },
-    Canvas(Live<Stdout>),
+    Text {
+        out: Out,
+        ends_with_newline: bool,
+    },
+    /// The picture goes first, then the hold on the terminal.
+    Canvas(Live<Stdout>, Hold),
 }
 
 impl Watch {
@@ -49,9 +54,10 @@ impl Watch {
         let now = Instant::now();
         let shown = match live {
             true => {
+                let hold = Hold::new();
                 let mut live = Live::new(stdout(), Theme { color: !no_color() }, terminal_size);
                 live.frame(&[], "reading the prompt", now).map_err(stdout_error)?;
-                Shown::Canvas(live)
+                Shown::Canvas(live, hold)
             }
             false if out.json => Shown::Nothing,
             false => Shown::Text { out, ends_with_newline: false },
@@ -70,8 +76,8 @@ impl Watch {
                 self.mark = Instant::now();
                 let status = format!("prompt {done}/{total}");
                 match &mut self.shown {
-                    Shown::Canvas(_) if done == total => self.noise(0),
-                    Shown::Canvas(live) => live.frame(&[], &status, self.mark).map_err(stdout_error),
+                    Shown::Canvas(..) if done == total => self.noise(0),
+                    Shown::Canvas(live, _) => live.frame(&[], &status, self.mark).map_err(stdout_error),
                     _ => Ok(()),
                 }
             }
@@ -95,7 +101,7 @@ impl Watch {
         let rest = self.decoder.finish();
         self.text(&rest)?;
         match &mut self.shown {
-            Shown::Canvas(live) => live.finish().map_err(stdout_error),
+            Shown::Canvas(live, _) => live.finish().map_err(stdout_error),
             Shown::Text { out, ends_with_newline: false } => out.text("\n"),
             _ => Ok(()),
         }
@@ -104,7 +110,7 @@ impl Watch {
     /// Final text.
     fn text(&mut self, text: &str) -> anyhow::Result<()> {
         match &mut self.shown {
-            Shown::Canvas(live) if !text.is_empty() => live.commit(text).map_err(stdout_error),
+            Shown::Canvas(live, _) if !text.is_empty() => live.commit(text).map_err(stdout_error),
             Shown::Text { out, ends_with_newline } if !text.is_empty() => {
                 *ends_with_newline = text.ends_with('\n');
                 out.text(text)
@@ -115,7 +121,7 @@ impl Watch {
 
     /// The canvas before its first step, which can take seconds in a large model.
     fn noise(&mut self, canvas: usize) -> anyhow::Result<()> {
-        let Shown::Canvas(live) = &mut self.shown else { return Ok(()) };
+        let Shown::Canvas(live, _) = &mut self.shown else { return Ok(()) };
         let ids = self.of.draws.initial(canvas, self.of.canvas_len);
         let left = self.of.max_tokens - self.emitted;
         let pieces = self.of.tokenizer.canvas_pieces(&ids);
@@ -126,7 +132,7 @@ impl Watch {
     }
 
     fn step(&mut self, step: &StepEvent<'_>) -> anyhow::Result<()> {
-        let Shown::Canvas(live) = &mut self.shown else { return Ok(()) };
+        let Shown::Canvas(live, _) = &mut self.shown else { return Ok(()) };
         let now = Instant::now();
         // After the last step the final text follows at once.
         if !live.due(now) || step.decision.stop.is_some() {
