@@ -73,10 +73,10 @@ impl<W: Write> Live<W> {
         let new = lines(cells, status, Area { start, columns, rows, styled: self.theme.color });
         let mut s = String::from(SYNC_BEGIN);
         s.push_str(HIDE_CURSOR);
-        s.push_str(&self.to_start(columns, start));
-        let moved = self.drawn_columns != columns || self.drawn_start != start;
-        if moved {
-            s.push_str(CLEAR_BELOW);
+        if self.drawn_columns == columns && self.drawn_start == start {
+            s.push_str(&self.to_start(columns, start));
+        } else {
+            s.push_str(&self.erase(columns, start));
             self.drawn.clear();
         }
         for (i, line) in new.iter().enumerate() {
@@ -117,8 +117,7 @@ impl<W: Write> Live<W> {
         let text = printable(text);
         let text = expand_tabs(&text, start);
         let mut s = String::from(SYNC_BEGIN);
-        s.push_str(&self.to_start(columns, start));
-        s.push_str(CLEAR_BELOW);
+        s.push_str(&self.erase(columns, start));
         s.push_str(&text.replace('\n', "\r\n"));
         match text.rsplit_once('\n') {
             Some((_, last)) => self.tail = last.to_string(),
@@ -139,10 +138,7 @@ impl<W: Write> Live<W> {
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         let columns = (self.size)().0;
         let start = end_of(&self.tail, columns).1;
-        let mut s = self.to_start(columns, start);
-        if !self.drawn.is_empty() {
-            s.push_str(CLEAR_BELOW);
-        }
+        let mut s = self.erase(columns, start);
         if start > 0 {
             s.push_str("\r\n");
         }
@@ -160,6 +156,24 @@ impl<W: Write> Live<W> {
             0 => format!("\r\x1b[{}G", start + 1),
             up => format!("\r\x1b[{up}A\x1b[{}G", start + 1),
         }
+    }
+
+    /// Moves to where the picture starts and takes it away, row by row: there are terminals that move what is
+    /// cleared into the scrollback when the whole screen is.
+    fn erase(&self, columns: usize, start: usize) -> String {
+        let mut s = self.to_start(columns, start);
+        let Some(last) = self.drawn.last() else { return s };
+        let rows = self.rows_below_start(columns) + last.width.div_ceil(columns.max(2)).max(1) - 1;
+        s.push_str(CLEAR_LINE_END);
+        for _ in 0..rows {
+            s.push_str("\r\x1b[B");
+            s.push_str(CLEAR_LINE_END);
+        }
+        if rows > 0 {
+            s.push_str(&format!("\x1b[{rows}A"));
+        }
+        s.push_str(&format!("\r\x1b[{}G", start + 1));
+        s
     }
 
     /// Rows between the start of the picture and the cursor. After a change of width the terminal has

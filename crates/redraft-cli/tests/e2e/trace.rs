@@ -14,7 +14,7 @@ struct Dir(tempfile::TempDir);
 
 impl Dir {
     fn new() -> Dir {
-        Dir(tempfile::tempdir().unwrap())
+        Dir(tempfile::tempdir().expect("a folder for temporary files"))
     }
 
     fn path(&self, name: &str) -> PathBuf {
