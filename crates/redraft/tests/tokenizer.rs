@@ -131,6 +131,14 @@ fn fallbacks_newlines_and_specials() {
 }
 
 #[test]
+fn threads_can_share_one() {
+    fn shareable<T: Send + Sync + Clone + 'static>() {}
+    shareable::<Tokenizer>();
+    shareable::<redraft::tokenizer::StreamDecoder>();
+    shareable::<std::sync::Arc<ChatTemplate>>();
+}
+
+#[test]
 fn lookups() {
     let tok = Tokenizer::from_parts(small()).unwrap();
     assert_eq!((tok.vocab_len(), tok.bos(), tok.eos(), tok.unknown()), (14, Some(0), Some(1), Some(2)));

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use redraft_gguf::{Bytes, DType, codec};
+use redraft_gguf::{BlockCodec, Bytes, DType, Unpacked, codec};
 
 use crate::weight::{Weight, WeightTable};
 use crate::{ComputeError, KvLayout, Program, ProgramBuilder, WeightId};
@@ -117,6 +117,22 @@ impl Noise {
         (0..n).map(|_| self.real(spread)).collect()
     }
 
+    /// Random bytes, drawn again until the scale of the block is a number from 2^-14 to 2^-8, for
+    /// [`Spread::Tiny`] one below 2^-14, where 16-bit floats are subnormal; and the scale of the minima is one
+    /// below 2^-8.
+    fn block(&mut self, codec: &dyn BlockCodec, spread: Spread, bytes: &mut [u8]) {
+        let range = if spread == Spread::Tiny { 0.0..=6.2e-5 } else { 6.2e-5..=4e-3 };
+        let mut block = Unpacked::new();
+        for _ in 0..1000 {
+            bytes.iter_mut().for_each(|b| *b = self.bits() as u8);
+            codec.unpack(bytes, &mut block);
+            if range.contains(&block.d.abs()) && block.dmin.abs() <= 4e-3 {
+                return;
+            }
+        }
+        bytes.fill(0);
+    }
+
     fn ids(&mut self, n: usize, limit: usize) -> Vec<i32> {
         (0..n).map(|_| self.below(limit) as i32).collect()
     }
@@ -133,22 +149,15 @@ impl Weights {
         Weights { table: WeightTable::default(), noise: Noise(seed) }
     }
 
-    /// A stack `[experts, rows, cols]` of random numbers, encoded in `dtype`.
+    /// A stack `[experts, rows, cols]` of random weights.
+    ///
+    /// Blocks of quantized types are random bytes, so that all codes, scales and minima occur and the suite
+    /// does not depend on an encoder.
     fn add(
         &mut self,
         dtype: DType,
         [experts, rows, cols]: [usize; 3],
         spread: Spread,
-    ) -> Result<WeightId, ComputeError> {
-        let x = self.noise.reals(experts * rows * cols, spread);
-        self.add_values(dtype, [experts, rows, cols], &x)
-    }
-
-    fn add_values(
-        &mut self,
-        dtype: DType,
-        [experts, rows, cols]: [usize; 3],
-        x: &[f32],
     ) -> Result<WeightId, ComputeError> {
         let name = format!("w{}", self.table.iter().count());
         let unsupported =
@@ -156,8 +165,10 @@ impl Weights {
         let codec = codec(dtype).ok_or_else(unsupported)?;
         let row_bytes = dtype.row_bytes(cols as u64).ok_or_else(unsupported)? as usize;
         let mut bytes = vec![0; experts * rows * row_bytes];
-        if !bytes.is_empty() {
-            codec.quantize(x, None, &mut bytes);
+        if codec.block_len() == 1 {
+            codec.quantize(&self.noise.reals(experts * rows * cols, spread), None, &mut bytes);
+        } else {
+            bytes.chunks_exact_mut(codec.block_bytes()).for_each(|b| self.noise.block(codec, spread, b));
         }
         self.table.add(Weight { name, dtype, experts, rows, cols, bytes: Bytes::from(bytes) })
     }

@@ -117,7 +117,7 @@ impl Digest {
         }
     }
 
-    /// All bits of an outcome; of an error its text.
+    /// All bits of an outcome. Of an error only that it is one: its words are not part of the contract.
     pub(super) fn outcome(&mut self, outcome: &Outcome) {
         match outcome {
             Ok(outputs) => outputs.iter().for_each(|o| match &o.bits {
@@ -125,7 +125,7 @@ impl Digest {
                 Bits::Int(x) => x.iter().for_each(|x| self.bytes(&x.to_le_bytes())),
                 Bits::Other => self.bytes(b"other"),
             }),
-            Err(e) => self.bytes(e.as_bytes()),
+            Err(_) => self.bytes(b"error"),
         }
     }
 

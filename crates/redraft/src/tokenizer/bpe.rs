@@ -7,8 +7,9 @@
 //! A queue of candidates makes it n log n. Joining two symbols leaves stale candidates behind; a candidate
 //! counts only if the pair at its place still has its rank, and a rank belongs to exactly one pair.
 //!
-//! Written here, not taken from the `tokenizers` crate, because building that crate's model from 262,144
-//! tokens and 514,906 merges took 0.8 s and holds each text twice. The tests compare both on random texts.
+//! Written here, not taken from the `tokenizers` crate: for 262,144 tokens and 514,906 merges that crate's model
+//! takes 0.9 to 1.2 s of processor time to build and holds each text twice; a whole tokenizer of this module
+//! takes 0.4 to 0.6 s in the same runs. The tests compare the ids of both on random texts.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -94,7 +94,7 @@ impl Isa for Avx2 {
 
 /// Writes column `i` of `r` to `columns[i][at..at + 8]`.
 #[inline(always)]
-fn transpose8(_: Avx2, r: [__m256; 8], columns: &mut [Row16], at: usize) {
+pub(super) fn transpose8(_: Avx2, r: [__m256; 8], columns: &mut [Row16], at: usize) {
     // SAFETY: the argument is the proof of AVX2; each store writes the 8 elements of the slice beside it.
     unsafe {
         // Pairs of rows interleaved, then pairs of pairs: each register holds four rows of one column in

@@ -5,6 +5,7 @@
 
 use std::arch::x86_64::*;
 
+use super::avx2::{Avx2, transpose8};
 use crate::cpu::vector::{Isa, LANES, Row16};
 use crate::math::{IntLanes, Lanes};
 
@@ -64,6 +65,25 @@ impl Isa for Avx512 {
     fn load_i8(self, x: &[i8; LANES]) -> F32s {
         // SAFETY: `self` is the proof of AVX-512F; the load reads the 16 bytes.
         unsafe { F32s(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(x.as_ptr().cast())))) }
+    }
+
+    /// Four transpositions of 8 x 8, on the halves of the registers.
+    #[inline(always)]
+    fn transpose(self, rows: &[F32s; LANES], columns: &mut [Row16; LANES]) {
+        // SAFETY: `self` is the proof of AVX-512F, which every such machine has together with AVX2.
+        unsafe {
+            let avx2 = Avx2::assume();
+            let (top, bottom) = rows.split_at(8);
+            for (rows, at) in [(top, 0), (bottom, 8)] {
+                let (mut low, mut high) = ([_mm256_setzero_ps(); 8], [_mm256_setzero_ps(); 8]);
+                for j in 0..8 {
+                    low[j] = _mm512_castps512_ps256(rows[j].0);
+                    high[j] = _mm256_castpd_ps(_mm512_extractf64x4_pd::<1>(_mm512_castps_pd(rows[j].0)));
+                }
+                transpose8(avx2, low, &mut columns[..8], at);
+                transpose8(avx2, high, &mut columns[8..], at);
+            }
+        }
     }
 }
 
