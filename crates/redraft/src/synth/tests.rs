@@ -1,10 +1,14 @@
 use std::collections::HashSet;
 use std::fs;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
+use redraft_compute::rng;
 use redraft_gguf::{Gguf, OpenOptions, TensorInfo, codec};
 
 use super::*;
+use crate::engine::{CanvasPass, Previous, canvas_pass};
+use crate::tokenizer::Specials;
+use crate::{LoadOptions, Model};
 
 /// Made once: a vocabulary takes a moment.
 static LARGE: LazyLock<Plan> = LazyLock::new(diffusion_gemma_26b);
@@ -315,6 +319,31 @@ fn a_folder_or_a_missing_one_is_an_error() {
             write(&diffusion_gemma_tiny(), file_type("q8_0"), 0, &path, &mut |_, _| true).unwrap_err();
         assert!(matches!(&error, SynthError::Io { path: p, .. } if *p == path), "{error}");
     }
+}
+
+/// The file as a whole: text in, a canvas pass on both backends, ids out.
+#[test]
+fn the_tiny_model_runs() {
+    let bytes = tiny(file_type("q4_k_m"), 0);
+    let results = ["reference", "cpu"].map(|backend| {
+        let options = LoadOptions { backend: backend.into(), ..LoadOptions::default() };
+        let mut model = Model::from_gguf(Gguf::from_bytes(bytes.clone().into()).unwrap(), &options).unwrap();
+        assert!(model.unused_tensors().is_empty() && model.notes().is_empty());
+        let tokenizer = Arc::clone(model.tokenizer());
+        let text = "<|turn>user\nWhat is a canvas?<turn|>\n";
+        let prompt = tokenizer.encode_raw_prompt(text, Specials::Parse).unwrap();
+        assert_eq!((prompt[0], prompt[1]), (2, 105));
+        assert_eq!(tokenizer.piece(106).unwrap().text, "<turn|>");
+        let mut session = model.session().unwrap();
+        session.set_prompt(&mut model, &prompt, &mut (), &mut |_, _| {}).unwrap();
+        let ids: Vec<u32> = (0..32).map(|p| rng::initial_id(0, 0, p, 2048)).collect();
+        let pass = CanvasPass { ids: &ids, previous: Previous::None, sampling: Some((0.8, &[0.5; 32])) };
+        canvas_pass(&mut model, &session, pass, &mut ()).unwrap()
+    });
+    assert_eq!(results[0], results[1]);
+    let [r, _] = results;
+    assert!(r.entropy.iter().all(|h| (0.0..7.0).contains(h)), "{:?}", r.entropy);
+    assert!(r.argmax.iter().collect::<HashSet<_>>().len() > 16, "positions differ: {:?}", r.argmax);
 }
 
 /// Not a check of this machine: prints how fast data are made.
