@@ -18,6 +18,7 @@ use crate::cmd;
 #[derive(Debug, Parser)]
 #[command(
     name = "redraft",
+    bin_name = "redraft",
     disable_version_flag = true,
     subcommand_required = false,
     arg_required_else_help = true,

@@ -13,7 +13,7 @@ use redraft::tokenizer::Specials;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Prompt")]
 pub(crate) struct PromptArgs {
-    /// What to ask; - reads it from stdin, and so does nothing at all when stdin is not a terminal. A newline at
+    /// What to ask; - reads it from stdin, as does no PROMPT at all when something is piped in. A newline at
     /// its end is left out.
     #[arg(value_name = "PROMPT", help_heading = None)]
     pub(crate) prompt: Option<String>,
