@@ -143,7 +143,7 @@ fn answer(
         }
     });
     model.close(session);
-    let finished = watch.finish();
+    let finished = watch.finish(done.is_ok());
     if let (Some(path), Some(r)) = (&args.trace, recording) {
         r.save(path, &model, &request, seed, out)?;
     }

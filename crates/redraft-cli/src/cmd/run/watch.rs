@@ -60,7 +60,7 @@ impl Watch {
                 Shown::Canvas(live, hold)
             }
             false if out.json => Shown::Nothing,
-            false => Shown::Text { out, ends_with_newline: false },
+            false => Shown::Text(out, None),
         };
         let decoder = of.tokenizer.stream_decoder(false);
         Ok(Watch { of, decoder, shown, emitted: 0, began: now, mark: now })
@@ -93,16 +93,17 @@ impl Watch {
         }
     }
 
-    /// The answer is complete, or will never be.
+    /// The answer is complete, or will never be. A complete answer ends with a newline, even an empty one.
     ///
     /// # Errors
     /// stdout cannot be written to.
-    pub(super) fn finish(&mut self) -> anyhow::Result<()> {
+    pub(super) fn finish(&mut self, complete: bool) -> anyhow::Result<()> {
         let rest = self.decoder.finish();
         self.text(&rest)?;
         match &mut self.shown {
             Shown::Canvas(live, _) => live.finish().map_err(stdout_error),
-            Shown::Text { out, ends_with_newline: false } => out.text("\n"),
+            Shown::Text(out, Some(false)) => out.text("\n"),
+            Shown::Text(out, None) if complete => out.text("\n"),
             _ => Ok(()),
         }
     }
@@ -111,8 +112,8 @@ impl Watch {
     fn text(&mut self, text: &str) -> anyhow::Result<()> {
         match &mut self.shown {
             Shown::Canvas(live, _) if !text.is_empty() => live.commit(text).map_err(stdout_error),
-            Shown::Text { out, ends_with_newline } if !text.is_empty() => {
-                *ends_with_newline = text.ends_with('\n');
+            Shown::Text(out, ended) if !text.is_empty() => {
+                *ended = Some(text.ends_with('\n'));
                 out.text(text)
             }
             _ => Ok(()),
