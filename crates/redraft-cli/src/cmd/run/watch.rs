@@ -40,10 +40,8 @@ pub(super) struct Watch {
 
 enum Shown {
     Nothing,
-    Text {
-        out: Out,
-        ends_with_newline: bool,
-    },
+    /// The second says of printed text whether it ends with a newline.
+    Text(Out, Option<bool>),
     /// The picture goes first, then the hold on the terminal.
     Canvas(Live<Stdout>, Hold),
 }
