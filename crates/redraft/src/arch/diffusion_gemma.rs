@@ -5,7 +5,7 @@ use redraft_compute::op::{Activation, Factor, Mask};
 use redraft_compute::{ComputeError, Kind, KvLayout, ProgramBuilder, Val, WeightId};
 use redraft_gguf::Gguf;
 
-use super::{Arch, ArchSpec, Hyper, Preset, Shape};
+use super::{Arch, ArchSpec, Hyper, Shape};
 use crate::Error;
 use crate::layers::{Experts, GatedMlp, Heads, Rotary, Router, SelfAttention};
 use crate::weights::WeightLoader;
@@ -14,18 +14,7 @@ pub(super) const SPEC: ArchSpec = ArchSpec {
     name: "diffusion-gemma",
     about: "DiffusionGemma: causal prompt, bidirectional canvas, dense plus routed experts",
     load,
-    presets: &[
-        Preset {
-            name: "diffusion-gemma-26b-a4b",
-            about: "DiffusionGemma 26B-A4B: 30 layers, 128 experts of which 8 are used, canvas 256",
-            build: crate::synth::diffusion_gemma_26b,
-        },
-        Preset {
-            name: "tiny",
-            about: "DiffusionGemma with 6 layers, 8 experts of which 2 are used, canvas 32, for tests",
-            build: crate::synth::diffusion_gemma_tiny,
-        },
-    ],
+    presets: crate::synth::DIFFUSION_GEMMA,
 };
 
 /// Width of a canvas where the file does not say (the model card's).

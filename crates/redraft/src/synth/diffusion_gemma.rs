@@ -3,6 +3,21 @@
 use redraft_gguf::{Array, Metadata, Value};
 
 use super::{Fill, Plan, Role, TensorPlan, vocab};
+use crate::arch::Preset;
+
+/// The presets of the architecture.
+pub const DIFFUSION_GEMMA: &[Preset] = &[
+    Preset {
+        name: "diffusion-gemma-26b-a4b",
+        about: "DiffusionGemma 26B-A4B: 30 layers, 128 experts of which 8 are used, canvas 256",
+        build: diffusion_gemma_26b,
+    },
+    Preset {
+        name: "tiny",
+        about: "DiffusionGemma with 6 layers, 8 experts of which 2 are used, canvas 32, for tests",
+        build: diffusion_gemma_tiny,
+    },
+];
 
 /// Sizes of a model, in the words of the GGUF keys.
 struct Sizes {

@@ -1,9 +1,9 @@
 //! Model files with real shapes and random weights, for work on speed and memory without the real weights.
 //!
 //! A [`Plan`] says what a file holds: metadata and tensors with their shapes, what each tensor is for and how
-//! its values are spread. A [`FileType`] turns each tensor's [`Role`] into a block type, and [`write`] streams
-//! the file. Blocks are not quantized from numbers; their codes *are* random bits, under scales that give
-//! the weights the spread that keeps activations finite and alive. So the disk sets the pace.
+//! its values are spread. A [`FileType`] turns each tensor's [`Role`] into a block type, and [`write()`]
+//! streams the file. Blocks are not quantized from numbers; their codes *are* random bits, under scales that
+//! give the weights the spread that keeps activations finite and alive. So the disk sets the pace.
 //!
 //! The bytes of a file are a function of plan, file type and seed.
 
@@ -14,7 +14,7 @@ mod file;
 mod tests;
 mod vocab;
 
-pub use diffusion_gemma::{diffusion_gemma_26b, diffusion_gemma_tiny};
+pub use diffusion_gemma::{DIFFUSION_GEMMA, diffusion_gemma_26b, diffusion_gemma_tiny};
 pub use file::{Summary, SynthError, write};
 
 use redraft_gguf::{DType, GgufError, GgufWriter, Metadata};
