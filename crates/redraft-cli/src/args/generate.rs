@@ -1,0 +1,162 @@
+//! How an answer is generated.
+
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::str::FromStr;
+
+use clap::ValueEnum;
+use redraft::Model;
+use redraft::engine::{Request, default_max_tokens};
+
+use super::model::at_least_one;
+use super::sampler::SamplerArgs;
+
+/// Options of commands that generate.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Generation")]
+pub(crate) struct GenerateArgs {
+    /// Tokens of the answer at most, exactly: whole canvases are denoised, and the text is cut [default: 512, or
+    /// what the context leaves].
+    #[arg(short = 'n', long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, env = "REDRAFT_MAX_TOKENS")]
+    pub(crate) max_tokens: Option<usize>,
+
+    /// Context length in tokens; prompt and whole canvases must fit [default: what the model was made for].
+    #[arg(short, long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, env = "REDRAFT_CTX")]
+    pub(crate) ctx: Option<usize>,
+
+    /// Number that decides all random choices, or random: the same seed gives the same answer on every machine.
+    #[arg(
+        long,
+        value_name = "N|random",
+        default_value = "0",
+        allow_negative_numbers = true,
+        env = "REDRAFT_SEED"
+    )]
+    pub(crate) seed: Seed,
+
+    /// Which digests to report. full adds one over all logits of the last step of each canvas.
+    #[arg(long, value_name = "KIND", default_value = "short", env = "REDRAFT_DIGEST")]
+    pub(crate) digest: DigestKind,
+
+    #[command(flatten)]
+    pub(crate) sampler: SamplerArgs,
+
+    /// Do not tell the model its previous prediction.
+    #[arg(long, help_heading = "Sampler")]
+    pub(crate) no_self_conditioning: bool,
+
+    /// Which reference implementation to follow where they disagree; only hf, which is also what is done
+    /// without this option. Given explicitly, control tokens spelled out in messages are control tokens, as
+    /// they are there.
+    #[arg(long, value_name = "NAME", value_parser = profile, env = "REDRAFT_PROFILE", help_heading = "Sampler")]
+    pub(crate) profile: Option<String>,
+}
+
+/// `--seed`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Seed {
+    /// This one.
+    Fixed(u64),
+    /// Another one each time.
+    Random,
+}
+
+impl FromStr for Seed {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Seed, String> {
+        if text == "random" {
+            return Ok(Seed::Random);
+        }
+        text.parse()
+            .map(Seed::Fixed)
+            .map_err(|_| format!("expected `random` or a whole number in 0..={}", u64::MAX))
+    }
+}
+
+impl Seed {
+    /// The number.
+    pub(crate) fn number(self) -> u64 {
+        match self {
+            Seed::Fixed(n) => n,
+            // The standard library seeds its hash maps from the system's entropy.
+            Seed::Random => std::hash::RandomState::new().build_hasher().finish(),
+        }
+    }
+}
+
+/// `--digest`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DigestKind {
+    /// Of the ids, and of a few figures for each position.
+    Short,
+    /// Also of all logits.
+    Full,
+}
+
+fn profile(text: &str) -> Result<String, String> {
+    match text {
+        "hf" => Ok(text.into()),
+        "jax" | "llamacpp" => {
+            Err(format!("`{text}` does not exist yet; `hf` is the only profile of this version"))
+        }
+        _ => Err("expected `hf`".into()),
+    }
+}
+
+impl GenerateArgs {
+    /// The request for a prompt. The second value is a warning.
+    ///
+    /// # Errors
+    /// Those of the sampler's parameters.
+    pub(crate) fn request(
+        &self,
+        model: &Model,
+        prompt: Vec<u32>,
+    ) -> anyhow::Result<(Request, Option<String>)> {
+        let shape = model.shape();
+        let context_len = self.ctx.unwrap_or(shape.context_len);
+        let (sampler, params) = self.sampler.resolve(model.gguf().metadata())?;
+        let warning = (context_len > shape.context_len).then(|| {
+            format!(
+                "a context of {context_len} is more than the {} that the model was made for",
+                shape.context_len
+            )
+        });
+        let max_tokens = self
+            .max_tokens
+            .unwrap_or_else(|| default_max_tokens(context_len, shape.canvas_len, prompt.len()));
+        let request = Request {
+            max_tokens,
+            context_len,
+            sampler,
+            params,
+            end_ids: model.tokenizer().end_ids(),
+            self_conditioning: !self.no_self_conditioning,
+            full_logits: self.digest == DigestKind::Full,
+            interrupt: None,
+            prompt,
+        };
+        Ok((request, warning))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds() {
+        assert_eq!("18446744073709551615".parse(), Ok(Seed::Fixed(u64::MAX)));
+        assert_eq!("random".parse(), Ok(Seed::Random));
+        for bad in ["-1", "1.5", "", "Random"] {
+            assert!(bad.parse::<Seed>().is_err(), "{bad}");
+        }
+        assert_ne!(Seed::Random.number(), Seed::Random.number());
+    }
+
+    #[test]
+    fn profiles_that_do_not_exist_say_so() {
+        assert!(profile("jax").unwrap_err().contains("does not exist yet"));
+        assert!(profile("hf").is_ok() && profile("x").is_err());
+    }
+}

@@ -1,0 +1,100 @@
+//! The command line. Help texts are the documentation; values come from built-in defaults, then from
+//! `REDRAFT_*` environment variables, then from flags.
+
+pub(crate) mod generate;
+pub(crate) mod model;
+pub(crate) mod prompt;
+pub(crate) mod sampler;
+
+use clap::{ArgAction, Parser, Subcommand};
+
+use crate::cmd;
+
+/// Run, inspect and check text-diffusion language models.
+///
+/// A diffusion model writes a whole block of text (a canvas) at once and refines it over a few steps. On a
+/// terminal you can watch it do so. Without -m the commands use redraft-tiny, a small demo model that is
+/// inside this program.
+#[derive(Debug, Parser)]
+#[command(
+    name = "redraft",
+    bin_name = "redraft",
+    disable_version_flag = true,
+    subcommand_required = false,
+    arg_required_else_help = true,
+    max_term_width = 100,
+    after_help = "Examples:\n  \
+        redraft run \"What is the capital of France?\"\n  \
+        redraft run -m model.gguf -v \"Sort: 4 1 3\"\n  \
+        redraft inspect model.gguf\n\n\
+        Exit codes: 0 done, 1 the honest answer is no, 2 usage or bad input, 3 the machine cannot (memory, \
+        disk, device), 130 interrupted."
+)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+
+    /// Print the version; with -v also what this program was built with.
+    #[arg(short = 'V', long)]
+    pub(crate) version: bool,
+
+    /// Print one JSON object on stdout instead of text for people.
+    #[arg(long, global = true, help_heading = "Output")]
+    pub(crate) json: bool,
+
+    /// Say more on stderr: seed, backend, timings, progress.
+    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Output")]
+    pub(crate) verbose: u8,
+
+    /// Say nothing on stderr but errors.
+    #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = "Output")]
+    pub(crate) quiet: bool,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Run(Box<cmd::run::Args>),
+    Inspect(cmd::inspect::Args),
+    Tokenize(cmd::tokenize::TokenizeArgs),
+    Detokenize(cmd::tokenize::DetokenizeArgs),
+    Trace(Box<cmd::trace::Args>),
+    Compare(cmd::compare::Args),
+    Synth(cmd::synth::Args),
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_a_description_and_examples() {
+        for c in Cli::command().get_subcommands() {
+            let help = c.clone().render_long_help().to_string();
+            assert!(c.get_about().is_some(), "{} has no description", c.get_name());
+            assert!(help.contains("Examples:\n  redraft "), "{} has no examples", c.get_name());
+        }
+    }
+
+    #[test]
+    fn every_flag_is_documented() {
+        for c in Cli::command().get_subcommands() {
+            for a in c.get_arguments() {
+                assert!(
+                    a.get_help().is_some_and(|h| !h.to_string().is_empty()),
+                    "{}: {}",
+                    c.get_name(),
+                    a.get_id()
+                );
+            }
+        }
+    }
+}

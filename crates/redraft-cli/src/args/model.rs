@@ -1,0 +1,68 @@
+//! Which model, and how it is run.
+
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use redraft::LoadOptions;
+use redraft::compute::{BACKENDS, Precision};
+
+/// Options of commands that compute with a model.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Model")]
+pub(crate) struct ModelArgs {
+    /// Model file (GGUF); without it the demo model inside this program.
+    #[arg(short, long, value_name = "FILE", env = "REDRAFT_MODEL")]
+    pub(crate) model: Option<PathBuf>,
+
+    /// What computes; auto takes the fastest that there is.
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = backends(), env = "REDRAFT_BACKEND")]
+    pub(crate) backend: String,
+
+    /// Threads; without it as many as the machine has. Results do not depend on it.
+    #[arg(short, long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, env = "REDRAFT_THREADS")]
+    pub(crate) threads: Option<usize>,
+
+    /// How numbers are computed. exact: weights as they are in the file, activations in f32; the same bits on
+    /// every machine.
+    #[arg(long, value_name = "MODE", default_value = "exact", value_parser = numerics, env = "REDRAFT_NUMERICS")]
+    pub(crate) numerics: String,
+
+    /// Read the whole file into memory instead of mapping it.
+    #[arg(long, env = "REDRAFT_NO_MMAP", value_parser = clap::builder::FalseyValueParser::new())]
+    pub(crate) no_mmap: bool,
+}
+
+impl ModelArgs {
+    /// For the library.
+    pub(crate) fn load_options(&self, precision: Precision) -> LoadOptions {
+        LoadOptions {
+            backend: self.backend.clone(),
+            precision,
+            threads: self.threads,
+            mmap: !self.no_mmap,
+            ..LoadOptions::default()
+        }
+    }
+}
+
+fn backends() -> PossibleValuesParser {
+    let auto = PossibleValue::new("auto").help("the fastest");
+    let listed = BACKENDS.iter().map(|b| PossibleValue::new(b.name).help(b.about));
+    PossibleValuesParser::new(std::iter::once(auto).chain(listed))
+}
+
+/// A whole number that is not zero.
+pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err("expected a whole number of at least 1".into()),
+        Ok(n) => Ok(n),
+    }
+}
+
+fn numerics(text: &str) -> Result<String, String> {
+    match text {
+        "exact" => Ok(text.into()),
+        "fast" => Err("`fast` does not exist yet; `exact` is the only mode of this version".into()),
+        _ => Err("expected `exact`".into()),
+    }
+}

@@ -1,0 +1,144 @@
+//! What the model is asked: from the command line to token ids.
+
+use std::io::{IsTerminal, Read};
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail};
+use clap::ValueEnum;
+use redraft::Model;
+use redraft::chat::{ChatTemplate, Message, RenderOptions, builtin_template};
+use redraft::tokenizer::Specials;
+
+/// Options of commands that take a prompt.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Prompt")]
+pub(crate) struct PromptArgs {
+    /// What to ask; - reads it from stdin, as does no PROMPT at all when something is piped in. A newline at
+    /// its end is left out.
+    #[arg(value_name = "PROMPT", help_heading = None)]
+    pub(crate) prompt: Option<String>,
+
+    /// A system message before the prompt.
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["raw", "tokens"])]
+    pub(crate) system: Option<String>,
+
+    /// The prompt is the text itself: no chat template, control tokens in it are recognised.
+    #[arg(long, conflicts_with_all = ["tokens", "chat_template", "think"])]
+    pub(crate) raw: bool,
+
+    /// The prompt as token ids, taken as they are.
+    #[arg(long, value_name = "IDS", value_delimiter = ',', conflicts_with_all = ["prompt", "chat_template", "think"])]
+    pub(crate) tokens: Option<Vec<u32>>,
+
+    /// Jinja template instead of the one in the model file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) chat_template: Option<PathBuf>,
+
+    /// Whether the model is asked to think before it answers; auto leaves it to the template.
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub(crate) think: Think,
+}
+
+/// `--think`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Think {
+    /// Yes.
+    On,
+    /// No.
+    Off,
+    /// As the template decides.
+    Auto,
+}
+
+/// A prompt as token ids.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PromptIds {
+    /// The ids, BOS included.
+    pub(crate) ids: Vec<u32>,
+    /// What the user should know about how they came about.
+    pub(crate) warning: Option<String>,
+}
+
+impl PromptArgs {
+    /// Reads the prompt where it is; nothing is read for `--tokens`.
+    ///
+    /// # Errors
+    /// There is none, it is empty, or it is no UTF-8.
+    pub(crate) fn text(&self) -> anyhow::Result<String> {
+        if self.tokens.is_some() {
+            return Ok(String::new());
+        }
+        let text = match self.prompt.as_deref() {
+            Some("-") => read_stdin()?,
+            Some(text) => text.to_string(),
+            None if std::io::stdin().is_terminal() => bail!(
+                "there is no prompt: give it as an argument, as in `redraft run \"What is the capital of \
+                 France?\"`, or give - to type it and end with Ctrl-D"
+            ),
+            None => read_stdin()?,
+        };
+        if text.trim().is_empty() {
+            bail!("the prompt is empty");
+        }
+        Ok(text)
+    }
+
+    /// Token ids of the prompt that [`text`](Self::text) gave. `parse_messages`: control tokens spelled out in
+    /// messages are recognised.
+    ///
+    /// # Errors
+    /// Those of template and tokenizer.
+    pub(crate) fn ids(&self, text: &str, model: &Model, parse_messages: bool) -> anyhow::Result<PromptIds> {
+        let tokenizer = model.tokenizer();
+        if let Some(ids) = &self.tokens {
+            return Ok(PromptIds { ids: ids.clone(), warning: None });
+        }
+        if self.raw {
+            return Ok(PromptIds { ids: tokenizer.encode_raw_prompt(text, Specials::Parse)?, warning: None });
+        }
+        let mut warning = None;
+        let template = match (&self.chat_template, tokenizer.chat_template()) {
+            (Some(path), _) => {
+                let source = std::fs::read_to_string(path)
+                    .with_context(|| format!("cannot read {}", path.display()))?;
+                ChatTemplate::from_source(&source).with_context(|| path.display().to_string())?
+            }
+            (None, Some(source)) => {
+                ChatTemplate::from_source(source).context("the chat template of the model file")?
+            }
+            (None, None) => {
+                let markers = ["<|turn>", "<turn|>"];
+                if markers.iter().any(|m| tokenizer.token_id(m).is_none()) {
+                    bail!(
+                        "the model file has no chat template: give one with --chat-template, or --raw to use the \
+                         prompt as it is"
+                    );
+                }
+                warning = Some("the model file has no chat template; taking the built-in one".to_string());
+                ChatTemplate::from_source(builtin_template())?
+            }
+        };
+        let options = RenderOptions {
+            add_generation_prompt: true,
+            enable_thinking: match self.think {
+                Think::On => Some(true),
+                Think::Off => Some(false),
+                Think::Auto => None,
+            },
+            message_specials: if parse_messages { Specials::Parse } else { Specials::Text },
+            ..RenderOptions::for_tokenizer(tokenizer)
+        };
+        let system = self.system.as_ref().map(|s| Message::new("system", s.as_str()));
+        let messages: Vec<Message> = system.into_iter().chain([Message::new("user", text)]).collect();
+        let prompt = template.render(&messages, &options)?;
+        Ok(PromptIds { ids: tokenizer.encode_prompt(&prompt)?, warning })
+    }
+}
+
+/// All of stdin without its last newline.
+pub(crate) fn read_stdin() -> anyhow::Result<String> {
+    let mut text = String::new();
+    std::io::stdin().lock().read_to_string(&mut text).context("cannot read the text from stdin")?;
+    let stripped = text.strip_suffix('\n').map(|t| t.strip_suffix('\r').unwrap_or(t));
+    Ok(stripped.map_or_else(|| text.clone(), str::to_string))
+}

@@ -1,0 +1,193 @@
+//! `redraft compare`: two files of taps, tensor by tensor.
+
+use std::path::PathBuf;
+
+use anyhow::bail;
+use clap::ValueEnum;
+use redraft::trace::{Limits, Preset, Report, Row, TraceFile, compare};
+use serde::Serialize;
+
+use crate::exit::Exit;
+use crate::out::Out;
+use crate::ui::table::table;
+
+/// Compare a trace with a golden, tensor by tensor in execution order.
+///
+/// Every tensor of the golden that the candidate has is compared; the first one that is out of its limits
+/// is named. Exit code 0: all within the limits, 1: not, 2: nothing to compare.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    redraft compare mine.safetensors golden.safetensors\n  \
+    redraft compare --preset half --only \"l_out*\" theirs.safetensors golden.safetensors\n  \
+    redraft compare --json mine.safetensors golden.safetensors | jq .first")]
+pub(crate) struct Args {
+    /// The file to judge.
+    #[arg(value_name = "CAND")]
+    candidate: PathBuf,
+
+    /// The file to judge it by.
+    #[arg(value_name = "GOLD")]
+    golden: PathBuf,
+
+    /// How exact the candidate means to be: 1e-9 for f32 (with the same argmax in each row of logits), 1e-3 for
+    /// half, 3e-2 for quant.
+    #[arg(long, value_name = "NAME", default_value = "f32")]
+    preset: PresetName,
+
+    /// Largest 1 - cosine, instead of the preset's.
+    #[arg(long, value_name = "X", value_parser = limit)]
+    cos: Option<f64>,
+
+    /// Largest normalised mean squared error, instead of the preset's.
+    #[arg(long, value_name = "X", value_parser = limit)]
+    nmse: Option<f64>,
+
+    /// Largest difference of two elements.
+    #[arg(long, value_name = "X", value_parser = limit)]
+    maxabs: Option<f64>,
+
+    /// Tensors that the candidate lacks are failures.
+    #[arg(long)]
+    all: bool,
+
+    /// Compare only tensors of this name, with * for any run of characters; the name with or without the pass
+    /// (dec/) and the layer (-3).
+    #[arg(long, value_name = "PATTERN")]
+    only: Option<String>,
+}
+
+/// `--preset`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum PresetName {
+    /// f32 throughout.
+    F32,
+    /// Activations in 16 bits.
+    Half,
+    /// Activations in 8 bits.
+    Quant,
+}
+
+fn limit(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|x| *x >= 0.0).ok_or_else(|| "expected a number of at least 0".into())
+}
+
+impl Args {
+    fn limits(&self) -> Limits {
+        let mut limits = Limits::from(match self.preset {
+            PresetName::F32 => Preset::F32,
+            PresetName::Half => Preset::Half,
+            PresetName::Quant => Preset::Quant,
+        });
+        limits.one_minus_cos = self.cos.unwrap_or(limits.one_minus_cos);
+        limits.nmse = self.nmse.unwrap_or(limits.nmse);
+        limits.max_abs = self.maxabs;
+        limits.all = self.all;
+        limits
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Judged<'a> {
+    candidate: String,
+    golden: String,
+    #[serde(flatten)]
+    report: &'a Report,
+}
+
+/// Runs the command.
+pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
+    let candidate = TraceFile::open(&args.candidate)?;
+    let mut golden = TraceFile::open(&args.golden)?;
+    if let Some(pattern) = &args.only {
+        golden.tensors.retain(|name, _| matches(pattern, name));
+        if golden.tensors.is_empty() {
+            bail!("{}: no tensor is called {pattern}", args.golden.display());
+        }
+    }
+    let report = compare(&golden, &candidate, &args.limits());
+    let exit = match (report.rows.is_empty(), report.ok) {
+        (true, _) => Exit::Usage,
+        (false, true) => Exit::Done,
+        (false, false) => Exit::No,
+    };
+    if out.json {
+        let file = |p: &PathBuf| p.display().to_string();
+        out.object(&Judged {
+            candidate: file(&args.candidate),
+            golden: file(&args.golden),
+            report: &report,
+        })?;
+    } else {
+        out.text(&text(&report, args.all))?;
+    }
+    if report.rows.is_empty() {
+        bail!("the files have no tensor in common: nothing to compare");
+    }
+    Ok(exit)
+}
+
+/// Whether a name, its part after the pass, or that part without the layer fits a pattern.
+fn matches(pattern: &str, name: &str) -> bool {
+    let base = name.rsplit('/').next().unwrap_or(name);
+    let bare = base.rsplit_once('-').filter(|(_, l)| l.parse::<usize>().is_ok()).map_or(base, |(n, _)| n);
+    [name, base, bare].iter().any(|text| glob(pattern, text))
+}
+
+/// Whether `text` fits `pattern`, in which `*` stands for any run of characters.
+fn glob(pattern: &str, text: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == text,
+        Some((start, rest)) => text.strip_prefix(start).is_some_and(|text| {
+            text.char_indices().map(|(i, _)| i).chain([text.len()]).any(|i| glob(rest, &text[i..]))
+        }),
+    }
+}
+
+fn text(report: &Report, all: bool) -> String {
+    let number = |x: Option<f64>| x.map_or(String::new(), |x| format!("{x:.3e}"));
+    let of = |x: Option<(usize, usize)>| x.map_or(String::new(), |(n, all)| format!("{n}/{all}"));
+    let row = |r: &Row| {
+        vec![
+            if r.ok { "ok" } else { "DIFFERS" }.to_string(),
+            r.name.clone(),
+            number(r.one_minus_cos),
+            number(r.nmse),
+            number(r.max_abs),
+            r.max_ulp.map_or(String::new(), |u| if u == u64::MAX { "NaN".into() } else { u.to_string() }),
+            of(r.argmax),
+            of(r.different),
+            r.note.clone().unwrap_or_default(),
+        ]
+    };
+    let heading = ["", "tensor", "1-cos", "nmse", "max abs", "max ulp", "argmax", "differ", "note"];
+    let rows: Vec<Vec<String>> = report.rows.iter().map(row).collect();
+    let mut s = if rows.is_empty() { String::new() } else { table(&heading, &[2, 3, 4, 5, 6, 7], &rows) };
+    if !report.missing.is_empty() {
+        let weight = if all { "missing" } else { "not in the candidate" };
+        s.push_str(&format!("{weight} ({}): {}\n", report.missing.len(), report.missing.join(", ")));
+    }
+    let failed = report.rows.iter().filter(|r| !r.ok).count();
+    s.push_str(&match &report.first {
+        _ if report.rows.is_empty() => String::new(),
+        Some(name) => format!("{failed} of {} tensors differ, first {name}\n", report.rows.len()),
+        None if report.ok => format!("{} tensors, all within the limits\n", report.rows.len()),
+        None => format!("{} tensors within the limits, others are missing\n", report.rows.len()),
+    });
+    s
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_fit_names_with_and_without_pass_and_layer() {
+        for pattern in ["dec/l_out-3", "l_out-3", "l_out", "l_*", "*", "*out*", "dec/*"] {
+            assert!(matches(pattern, "dec/l_out-3"), "{pattern}");
+        }
+        for pattern in ["out", "enc/*", "l_out-*4", ""] {
+            assert!(!matches(pattern, "dec/l_out-3"), "{pattern}");
+        }
+        assert!(glob("a*b*c", "axxbyyc") && !glob("a*b*c", "axxcyyb") && glob("é*", "éx"));
+    }
+}

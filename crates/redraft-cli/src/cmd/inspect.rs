@@ -1,0 +1,298 @@
+//! `redraft inspect`: what is in a GGUF file, whether or not its architecture is known here.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use redraft::arch::ARCHS;
+use redraft::gguf::{Array, DType, Gguf, Value, codec};
+use serde::Serialize;
+use serde_json::{Value as Json, json};
+
+use crate::exit::Exit;
+use crate::model::{file_type, open_file};
+use crate::out::Out;
+use crate::ui::progress::human_bytes;
+use crate::ui::table::table;
+
+/// Elements of an array that are shown without --full.
+const FIRST: usize = 6;
+/// Characters of a string that are shown without --full.
+const LONGEST: usize = 72;
+
+/// Show what is in a GGUF file: header, metadata, tensors, types, sizes.
+///
+/// Works on every GGUF file, whether or not redraft can run its architecture.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    redraft inspect model.gguf\n  \
+    redraft inspect --full model.gguf | less\n  \
+    redraft inspect --json model.gguf | jq .types")]
+pub(crate) struct Args {
+    /// The file.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// Show long arrays and texts completely.
+    #[arg(long)]
+    full: bool,
+}
+
+/// What there is to say about a file.
+#[derive(Debug, Serialize)]
+struct Report {
+    file: String,
+    bytes: u64,
+    version: u32,
+    alignment: u64,
+    data_offset: u64,
+    architecture: Option<String>,
+    /// Whether this program can run the architecture.
+    supported: bool,
+    name: Option<String>,
+    file_type: String,
+    parameters: u64,
+    tensor_bytes: u64,
+    bits_per_weight: f64,
+    metadata: Vec<Entry>,
+    types: Vec<Type>,
+    tensors: Vec<Tensor>,
+}
+
+#[derive(Debug, Serialize)]
+struct Entry {
+    key: String,
+    #[serde(rename = "type")]
+    kind: String,
+    /// Number of elements, for arrays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    len: Option<usize>,
+    /// For arrays without --full, the first elements.
+    value: Json,
+}
+
+#[derive(Debug, Serialize)]
+struct Type {
+    #[serde(rename = "type")]
+    name: String,
+    tensors: usize,
+    elements: u64,
+    bytes: u64,
+    /// Whether this program can compute with it.
+    supported: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Tensor {
+    name: String,
+    #[serde(rename = "type")]
+    dtype: String,
+    shape: Vec<u64>,
+    offset: u64,
+    bytes: u64,
+}
+
+/// Runs the command.
+pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
+    let gguf = open_file(&args.file)?;
+    let report = inspect(&args.file, &gguf, args.full);
+    if out.json {
+        out.object(&report)?
+    } else {
+        out.text(&text(&report, args.full))?
+    };
+    Ok(Exit::Done)
+}
+
+fn inspect(path: &Path, gguf: &Gguf, full: bool) -> Report {
+    let meta = gguf.metadata();
+    let stated = |key| meta.opt_str(key).ok().flatten().map(str::to_string);
+    let architecture = stated("general.architecture");
+    let mut types: BTreeMap<DType, Type> = BTreeMap::new();
+    for t in gguf.tensors() {
+        let entry = types.entry(t.dtype).or_insert_with(|| Type {
+            name: t.dtype.to_string(),
+            tensors: 0,
+            elements: 0,
+            bytes: 0,
+            supported: codec(t.dtype).is_some(),
+        });
+        entry.tensors += 1;
+        entry.elements += t.n_elements();
+        entry.bytes += t.n_bytes;
+    }
+    let (parameters, tensor_bytes) =
+        gguf.tensors().iter().fold((0, 0), |(n, b), t| (n + t.n_elements(), b + t.n_bytes));
+    Report {
+        file: path.display().to_string(),
+        bytes: gguf.bytes().len() as u64,
+        version: gguf.version(),
+        alignment: gguf.alignment(),
+        data_offset: gguf.data_offset(),
+        supported: architecture.as_ref().is_some_and(|a| ARCHS.iter().any(|s| s.name == a)),
+        architecture,
+        name: stated("general.name"),
+        file_type: file_type(gguf),
+        parameters,
+        tensor_bytes,
+        bits_per_weight: (tensor_bytes as f64 * 8e3 / parameters.max(1) as f64).round() / 1e3,
+        metadata: meta.iter().map(|(key, value)| entry(key, value, full)).collect(),
+        types: types.into_values().collect(),
+        tensors: gguf
+            .tensors()
+            .iter()
+            .map(|t| Tensor {
+                name: t.name.clone(),
+                dtype: t.dtype.to_string(),
+                shape: t.dims.clone(),
+                offset: t.offset,
+                bytes: t.n_bytes,
+            })
+            .collect(),
+    }
+}
+
+fn entry(key: &str, value: &Value, full: bool) -> Entry {
+    let len = match value {
+        Value::Array(a) => Some(a.len()),
+        _ => None,
+    };
+    let take = if full { usize::MAX } else { FIRST };
+    Entry { key: key.to_string(), kind: value.type_name(), len, value: to_json(value, take) }
+}
+
+fn to_json(value: &Value, take: usize) -> Json {
+    match value {
+        Value::U8(x) => json!(x),
+        Value::I8(x) => json!(x),
+        Value::U16(x) => json!(x),
+        Value::I16(x) => json!(x),
+        Value::U32(x) => json!(x),
+        Value::I32(x) => json!(x),
+        Value::F32(x) => float(*x),
+        Value::Bool(x) => json!(x),
+        Value::String(x) => json!(x),
+        Value::Array(a) => array(a, take),
+        Value::U64(x) => json!(x),
+        Value::I64(x) => json!(x),
+        Value::F64(x) => json!(x),
+    }
+}
+
+/// The shortest decimal that stands for an f32, not the digits of its f64.
+fn float(x: f32) -> Json {
+    x.to_string().parse::<f64>().map_or(Json::Null, |x| json!(x))
+}
+
+fn array(a: &Array, take: usize) -> Json {
+    fn each<'a, T: 'a>(x: &'a [T], take: usize, f: impl Fn(&'a T) -> Json) -> Json {
+        x.iter().take(take).map(f).collect()
+    }
+    match a {
+        Array::U8(x) => each(x, take, |x| json!(x)),
+        Array::I8(x) => each(x, take, |x| json!(x)),
+        Array::U16(x) => each(x, take, |x| json!(x)),
+        Array::I16(x) => each(x, take, |x| json!(x)),
+        Array::U32(x) => each(x, take, |x| json!(x)),
+        Array::I32(x) => each(x, take, |x| json!(x)),
+        Array::F32(x) => each(x, take, |x| float(*x)),
+        Array::Bool(x) => each(x, take, |x| json!(x)),
+        Array::Str(x) => x.iter().take(take).map(|s| json!(s)).collect(),
+        Array::Array(x) => each(x, take, |x| array(x, take)),
+        Array::U64(x) => each(x, take, |x| json!(x)),
+        Array::I64(x) => each(x, take, |x| json!(x)),
+        Array::F64(x) => each(x, take, |x| json!(x)),
+    }
+}
+
+/// The report in words and tables.
+fn text(r: &Report, full: bool) -> String {
+    let known = match (&r.architecture, r.supported) {
+        (None, _) => "not stated".into(),
+        (Some(a), true) => format!("{a} (supported)"),
+        (Some(a), false) => {
+            let names: Vec<&str> = ARCHS.iter().map(|a| a.name).collect();
+            format!("{a} (not supported; redraft runs {})", names.join(", "))
+        }
+    };
+    let facts = [
+        ("file", format!("{} ({}, {} bytes)", r.file, human_bytes(r.bytes), r.bytes)),
+        (
+            "format",
+            format!("GGUF version {}, alignment {}, data at {}", r.version, r.alignment, r.data_offset),
+        ),
+        ("architecture", known),
+        ("name", r.name.clone().unwrap_or_else(|| "not stated".into())),
+        ("type", format!("{}, {:.2} bits per weight", r.file_type, r.bits_per_weight)),
+        (
+            "parameters",
+            format!("{} in {} tensors ({})", r.parameters, r.tensors.len(), human_bytes(r.tensor_bytes)),
+        ),
+    ];
+    let mut s = String::new();
+    facts.iter().for_each(|(name, value)| s.push_str(&format!("{name:<13} {value}\n")));
+
+    s.push_str(&format!("\nmetadata ({})\n", r.metadata.len()));
+    let rows: Vec<Vec<String>> =
+        r.metadata.iter().map(|e| vec![e.key.clone(), e.kind.clone(), shown(e, full)]).collect();
+    s.push_str(&table(&["key", "type", "value"], &[], &rows));
+
+    s.push_str("\nblock types\n");
+    let percent = |bytes: u64| format!("{:.1} %", bytes as f64 * 100.0 / r.tensor_bytes.max(1) as f64);
+    let rows: Vec<Vec<String>> = r
+        .types
+        .iter()
+        .map(|t| {
+            let note = if t.supported { "" } else { "cannot be computed with" };
+            let numbers =
+                [t.tensors.to_string(), t.elements.to_string(), human_bytes(t.bytes), percent(t.bytes)];
+            [vec![t.name.clone()], numbers.to_vec(), vec![note.into()]].concat()
+        })
+        .collect();
+    s.push_str(&table(&["type", "tensors", "elements", "size", "share", ""], &[1, 2, 3, 4], &rows));
+
+    s.push_str(&format!("\ntensors ({})\n", r.tensors.len()));
+    let shape = |t: &Tensor| t.shape.iter().map(u64::to_string).collect::<Vec<_>>().join(" x ");
+    let rows: Vec<Vec<String>> = r
+        .tensors
+        .iter()
+        .map(|t| vec![t.name.clone(), t.dtype.clone(), shape(t), human_bytes(t.bytes), t.offset.to_string()])
+        .collect();
+    s.push_str(&table(&["name", "type", "shape", "size", "offset"], &[3, 4], &rows));
+    s
+}
+
+/// A value on one line.
+fn shown(e: &Entry, full: bool) -> String {
+    let text = match &e.value {
+        // Strings look as in JSON, so that their ends and newlines can be seen.
+        Json::Array(a) => {
+            let mut items: Vec<String> = a.iter().map(Json::to_string).collect();
+            if e.len.is_some_and(|n| n > a.len()) {
+                items.push("…".into());
+            }
+            format!("[{}]", items.join(", "))
+        }
+        other => other.to_string(),
+    };
+    if full || text.chars().count() <= LONGEST {
+        return text;
+    }
+    let start: String = text.chars().take(LONGEST).collect();
+    format!("{start}…")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_values_are_abbreviated() {
+        let a = Value::Array(Array::F32(vec![0.1; 9]));
+        let e = entry("k", &a, false);
+        assert_eq!(shown(&e, false), "[0.1, 0.1, 0.1, 0.1, 0.1, 0.1, …]");
+        assert_eq!((e.kind.as_str(), e.len), ("array of 9 f32", Some(9)));
+        assert_eq!(shown(&entry("k", &a, true), true).matches("0.1").count(), 9);
+        let long = Value::from("é".repeat(100).as_str());
+        assert!(shown(&entry("k", &long, false), false).ends_with("é…"));
+    }
+}

@@ -1,0 +1,253 @@
+//! What `run --json` reports, and the same in words.
+
+use std::time::Duration;
+
+use redraft::Model;
+use redraft::engine::{Finish, Generation, Request};
+use redraft::sampler::Stop;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::model::ModelReport;
+use crate::ui::progress::human_bytes;
+use crate::version::VERSION;
+
+/// The object of `run --json`. Field names are part of the program's contract.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    text: String,
+    reasoning: String,
+    tool_calls: Vec<Value>,
+    ids: Vec<u32>,
+    finish_reason: &'static str,
+    usage: Usage,
+    diffusion: Diffusion,
+    timings: Timings,
+    memory: Memory,
+    seed: u64,
+    model: ModelReport,
+    backend: &'static str,
+    numerics: &'static str,
+    digest: Digest,
+    version: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct Usage {
+    prompt_tokens: usize,
+    completion_tokens: usize,
+    total_tokens: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Diffusion {
+    sampler: &'static str,
+    parameters: Map<String, Value>,
+    canvases: Vec<Canvas>,
+    tokens_per_forward: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Canvas {
+    steps: usize,
+    stop: &'static str,
+    accepted_per_step: Vec<usize>,
+}
+
+#[derive(Debug, Serialize)]
+struct Timings {
+    load_ms: f64,
+    prompt_ms: f64,
+    first_draft_ms: f64,
+    denoise_ms: f64,
+    total_ms: f64,
+    ms_per_step: f64,
+    /// Tokens that the user gets per second of prompt, denoising and sampling.
+    wall_tok_s: f64,
+    /// The same tokens per second of denoising.
+    decode_tok_s: f64,
+    /// Canvas length per second of one step. Not a throughput.
+    in_step_tok_s: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Memory {
+    peak_rss_bytes: Option<u64>,
+    weights_bytes: u64,
+    kv_bytes: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Digest {
+    ids: String,
+    logits: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    full: Option<String>,
+}
+
+/// Milliseconds to the microsecond.
+fn ms(d: Duration) -> f64 {
+    rounded(d.as_secs_f64() * 1e3)
+}
+
+/// Three digits after the point.
+fn rounded(x: f64) -> f64 {
+    (x * 1e3).round() / 1e3
+}
+
+/// `count` per second; 0 where no time passed.
+fn rate(count: usize, time: Duration) -> f64 {
+    if time.is_zero() { 0.0 } else { rounded(count as f64 / time.as_secs_f64()) }
+}
+
+/// A number as JSON, integers without a point.
+pub(crate) fn number(x: f64) -> Value {
+    if x.fract() == 0.0 && x.abs() < 9e15 { Value::from(x as i64) } else { Value::from(x) }
+}
+
+impl Report {
+    pub(super) fn new(
+        model: &Model,
+        request: &Request,
+        done: &Generation,
+        seed: u64,
+        load: Duration,
+    ) -> Report {
+        let steps: usize = done.canvases.iter().map(|c| c.steps).sum();
+        let step_time = done.timings.denoise / u32::try_from(steps.max(1)).unwrap_or(u32::MAX);
+        let n = done.ids.len();
+        let canvas = |c: &redraft::engine::CanvasReport| Canvas {
+            steps: c.steps,
+            stop: match c.stop {
+                Stop::Converged => "converged",
+                Stop::MaxSteps => "max_steps",
+            },
+            accepted_per_step: c.accepted_per_step.clone(),
+        };
+        Report {
+            text: model.tokenizer().decode(&done.ids, false),
+            reasoning: String::new(),
+            tool_calls: Vec::new(),
+            ids: done.ids.clone(),
+            finish_reason: match done.finish {
+                Finish::Stop => "stop",
+                Finish::Length => "length",
+            },
+            usage: Usage {
+                prompt_tokens: request.prompt.len(),
+                completion_tokens: n,
+                total_tokens: request.prompt.len() + n,
+            },
+            diffusion: Diffusion {
+                sampler: request.sampler.name,
+                parameters: request.params.iter().map(|(k, v)| (k.to_string(), number(v))).collect(),
+                canvases: done.canvases.iter().map(canvas).collect(),
+                tokens_per_forward: rounded(n as f64 / steps.max(1) as f64),
+            },
+            timings: Timings {
+                load_ms: ms(load),
+                prompt_ms: ms(done.timings.prompt),
+                first_draft_ms: ms(done.timings.first_draft),
+                denoise_ms: ms(done.timings.denoise),
+                total_ms: ms(done.timings.total),
+                ms_per_step: ms(step_time),
+                wall_tok_s: rate(n, done.timings.total),
+                decode_tok_s: rate(n, done.timings.denoise),
+                in_step_tok_s: rate(model.shape().canvas_len, step_time),
+            },
+            memory: Memory {
+                peak_rss_bytes: peak_rss_bytes(),
+                weights_bytes: model.weights_bytes(),
+                kv_bytes: done.kv_bytes,
+            },
+            seed,
+            model: ModelReport::of(model),
+            backend: model.backend().capabilities().backend,
+            numerics: "exact",
+            digest: Digest {
+                ids: done.digests.ids.clone(),
+                logits: done.digests.logits.clone(),
+                full: done.digests.full.clone(),
+            },
+            version: VERSION,
+        }
+    }
+
+    fn steps(&self) -> usize {
+        self.diffusion.canvases.iter().map(|c| c.steps).sum()
+    }
+
+    /// One line for people.
+    pub(super) fn summary(&self) -> String {
+        let (n, canvases, steps) =
+            (self.usage.completion_tokens, self.diffusion.canvases.len(), self.steps());
+        format!(
+            "[{n} token{} in {canvases} canvas{} and {steps} steps, {:.2} s, {:.1} tok/s]",
+            if n == 1 { "" } else { "s" },
+            if canvases == 1 { "" } else { "es" },
+            self.timings.total_ms / 1e3,
+            self.timings.wall_tok_s
+        )
+    }
+
+    /// All figures for people.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let t = &self.timings;
+        let canvases: Vec<String> =
+            self.diffusion.canvases.iter().map(|c| format!("{} {}", c.steps, c.stop)).collect();
+        vec![
+            format!(
+                "{} tokens ({}), {:.2} per forward pass; steps of each canvas: {}",
+                self.usage.completion_tokens,
+                self.finish_reason,
+                self.diffusion.tokens_per_forward,
+                canvases.join(", ")
+            ),
+            format!(
+                "prompt {:.1} ms, first draft {:.1} ms, denoising {:.1} ms ({:.2} ms a step), total {:.1} ms",
+                t.prompt_ms, t.first_draft_ms, t.denoise_ms, t.ms_per_step, t.total_ms
+            ),
+            format!(
+                "wall {:.1} tok/s, decode {:.1} tok/s, in step {:.1} tok/s (not a throughput)",
+                t.wall_tok_s, t.decode_tok_s, t.in_step_tok_s
+            ),
+            format!(
+                "weights {}, KV cache {}{}",
+                human_bytes(self.memory.weights_bytes),
+                human_bytes(self.memory.kv_bytes as u64),
+                self.memory
+                    .peak_rss_bytes
+                    .map_or(String::new(), |b| format!(", peak memory {}", human_bytes(b)))
+            ),
+            format!("seed {}, digest of the ids {}", self.seed, self.digest.ids),
+        ]
+    }
+}
+
+/// Most memory that this process has had, where the system says it.
+fn peak_rss_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_and_numbers() {
+        assert_eq!(rate(3, Duration::from_millis(1500)), 2.0);
+        assert_eq!(rate(3, Duration::ZERO), 0.0);
+        assert_eq!(number(48.0).to_string(), "48");
+        assert_eq!(number(0.1).to_string(), "0.1");
+        assert_eq!(ms(Duration::from_nanos(1_234_567)), 1.235);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn peak_memory_is_known() {
+        assert!(peak_rss_bytes().is_some_and(|b| b > 1 << 20));
+    }
+}

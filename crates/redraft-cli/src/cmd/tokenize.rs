@@ -1,0 +1,267 @@
+//! `redraft tokenize` and `redraft detokenize`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use redraft::tokenizer::{Specials, Tokenizer};
+use serde::{Deserialize, Serialize};
+
+use crate::args::prompt::read_stdin;
+use crate::exit::Exit;
+use crate::model::open_file;
+use crate::out::Out;
+use crate::ui::table::table;
+
+/// Show the tokens of a text.
+///
+/// No BOS and no chat template is added. Only the vocabulary of the model file is read.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    redraft tokenize \"Hello, world\"\n  \
+    redraft tokenize --special -m model.gguf \"<bos><|turn>user\"\n  \
+    redraft tokenize --json - < text.txt\n  \
+    redraft tokenize -m model.gguf --compare expected.json")]
+pub(crate) struct TokenizeArgs {
+    /// The text; - reads it from stdin.
+    #[arg(value_name = "TEXT", required_unless_present = "compare", conflicts_with = "compare")]
+    text: Option<String>,
+
+    /// Model file (GGUF); without it the demo model inside this program.
+    #[arg(short, long, value_name = "FILE", env = "REDRAFT_MODEL")]
+    model: Option<PathBuf>,
+
+    /// Recognise control tokens that are spelled out in the text.
+    #[arg(long)]
+    special: bool,
+
+    /// Compare with a JSON file of texts and ids: a list `cases` of objects with `text` and `ids` (or
+    /// `ids_parse_special`, `ids_no_special`) and perhaps `decoded`. Exit code 1 when something differs.
+    #[arg(long, value_name = "FILE")]
+    compare: Option<PathBuf>,
+}
+
+/// Show the text of token ids.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    redraft detokenize 360,358,391\n  \
+    redraft tokenize --json \"Hi\" | jq -c .ids | redraft detokenize -")]
+pub(crate) struct DetokenizeArgs {
+    /// Ids, separated by commas or spaces; - reads them from stdin.
+    #[arg(value_name = "IDS")]
+    ids: String,
+
+    /// Model file (GGUF); without it the demo model inside this program.
+    #[arg(short, long, value_name = "FILE", env = "REDRAFT_MODEL")]
+    model: Option<PathBuf>,
+
+    /// Show control tokens.
+    #[arg(long)]
+    special: bool,
+}
+
+/// A token.
+#[derive(Debug, Serialize)]
+struct Token {
+    id: u32,
+    piece: String,
+    kind: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Tokens {
+    text: String,
+    ids: Vec<u32>,
+    tokens: Vec<Token>,
+}
+
+/// Runs `tokenize`.
+pub(crate) fn tokenize(args: &TokenizeArgs, out: Out) -> anyhow::Result<Exit> {
+    let tokenizer = tokenizer(args.model.as_deref())?;
+    if let Some(path) = &args.compare {
+        return print_comparison(&compare(&tokenizer, path)?, out);
+    }
+    let text = match args.text.as_deref() {
+        Some("-") | None => read_stdin()?,
+        Some(text) => text.to_string(),
+    };
+    let ids = tokenizer.encode(&text, if args.special { Specials::Parse } else { Specials::Text })?;
+    let report = Tokens { tokens: tokens(&tokenizer, &ids), text, ids };
+    if out.json {
+        out.object(&report)?;
+        return Ok(Exit::Done);
+    }
+    let rows: Vec<Vec<String>> = report
+        .tokens
+        .iter()
+        .map(|t| vec![t.id.to_string(), format!("{:?}", t.piece), t.kind.clone()])
+        .collect();
+    let ids: Vec<String> = report.ids.iter().map(u32::to_string).collect();
+    let n = ids.len();
+    let total = format!("{n} token{}: {}\n", if n == 1 { "" } else { "s" }, ids.join(","));
+    out.text(&(table(&["id", "piece", "kind"], &[0], &rows) + &total))?;
+    Ok(Exit::Done)
+}
+
+/// Runs `detokenize`.
+pub(crate) fn detokenize(args: &DetokenizeArgs, out: Out) -> anyhow::Result<Exit> {
+    let tokenizer = tokenizer(args.model.as_deref())?;
+    let list = if args.ids == "-" { read_stdin()? } else { args.ids.clone() };
+    let ids = parse_ids(&list)?;
+    if let Some(id) = ids.iter().find(|&&id| id as usize >= tokenizer.vocab_len()) {
+        bail!("id {id} is not in the vocabulary: expected 0..{}", tokenizer.vocab_len());
+    }
+    let text = tokenizer.decode(&ids, args.special);
+    if out.json {
+        out.object(&Tokens { tokens: tokens(&tokenizer, &ids), text, ids })?;
+    } else {
+        out.text(&(text + "\n"))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Reads the vocabulary and nothing else of a model file.
+fn tokenizer(path: Option<&Path>) -> anyhow::Result<Tokenizer> {
+    let Some(path) = path else { return Ok(Tokenizer::clone(crate::model::embedded_model()?.tokenizer())) };
+    Tokenizer::from_gguf(open_file(path)?.metadata())
+        .with_context(|| format!("cannot load {}", path.display()))
+}
+
+fn tokens(tokenizer: &Tokenizer, ids: &[u32]) -> Vec<Token> {
+    let token = |&id: &u32| {
+        let piece = tokenizer.piece(id);
+        Token {
+            id,
+            piece: piece.map_or_else(String::new, |p| p.text.to_string()),
+            kind: piece.map_or_else(|| "unknown id".into(), |p| kind(p.kind)),
+        }
+    };
+    ids.iter().map(token).collect()
+}
+
+/// `UserDefined` as `user defined`.
+fn kind(kind: redraft::tokenizer::TokenKind) -> String {
+    let mut out = String::new();
+    for c in format!("{kind:?}").chars() {
+        if c.is_uppercase() && !out.is_empty() {
+            out.push(' ');
+        }
+        out.extend(c.to_lowercase());
+    }
+    out
+}
+
+/// Ids between commas and white space, with or without brackets.
+fn parse_ids(list: &str) -> anyhow::Result<Vec<u32>> {
+    list.split(|c: char| c.is_whitespace() || ",[]".contains(c))
+        .filter(|word| !word.is_empty())
+        .map(|word| word.parse().with_context(|| format!("{word:?} is no token id")))
+        .collect()
+}
+
+/// A file of texts and their ids. Other fields are left alone.
+#[derive(Debug, Deserialize)]
+struct Expected {
+    cases: Vec<Case>,
+    eog_token_ids: Option<Vec<u32>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Case {
+    text: String,
+    ids: Option<Vec<u32>>,
+    ids_parse_special: Option<Vec<u32>>,
+    ids_no_special: Option<Vec<u32>>,
+    decoded: Option<String>,
+}
+
+/// What came out of a comparison.
+#[derive(Debug, Serialize)]
+struct Comparison {
+    ok: bool,
+    cases: usize,
+    checks: usize,
+    differences: Vec<Difference>,
+}
+
+#[derive(Debug, PartialEq, Serialize)]
+struct Difference {
+    text: String,
+    what: &'static str,
+    expected: String,
+    found: String,
+}
+
+fn compare(tokenizer: &Tokenizer, path: &Path) -> anyhow::Result<Comparison> {
+    let source = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let expected: Expected = serde_json::from_str(&source).with_context(|| path.display().to_string())?;
+    let mut c = Comparison { ok: true, cases: expected.cases.len(), checks: 0, differences: Vec::new() };
+    let mut check = |text: &str, what, expected: String, found: String| {
+        c.checks += 1;
+        if expected != found {
+            c.differences.push(Difference { text: text.to_string(), what, expected, found });
+        }
+    };
+    for case in &expected.cases {
+        let listed = [
+            ("ids", Specials::Text, &case.ids),
+            ("ids_parse_special", Specials::Parse, &case.ids_parse_special),
+            ("ids_no_special", Specials::Text, &case.ids_no_special),
+        ];
+        for (what, specials, want) in listed {
+            if let Some(want) = want {
+                let found = tokenizer.encode(&case.text, specials);
+                let found = found.map_or_else(|e| e.to_string(), |ids| format!("{ids:?}"));
+                check(&case.text, what, format!("{want:?}"), found);
+            }
+        }
+        let ids = case.ids_parse_special.as_ref().or(case.ids.as_ref()).or(case.ids_no_special.as_ref());
+        if let (Some(want), Some(ids)) = (&case.decoded, ids) {
+            check(&case.text, "decoded", format!("{want:?}"), format!("{:?}", tokenizer.decode(ids, true)));
+        }
+    }
+    if let Some(mut want) = expected.eog_token_ids {
+        want.sort_unstable();
+        check("", "eog_token_ids", format!("{want:?}"), format!("{:?}", tokenizer.end_ids()));
+    }
+    if c.checks == 0 {
+        bail!("{}: no case has ids to compare with", path.display());
+    }
+    c.ok = c.differences.is_empty();
+    Ok(c)
+}
+
+fn print_comparison(c: &Comparison, out: Out) -> anyhow::Result<Exit> {
+    if out.json {
+        out.object(c)?;
+    } else {
+        let mut s = String::new();
+        for d in &c.differences {
+            s.push_str(&format!(
+                "{:?}: {}\n  expected {}\n  found    {}\n",
+                d.text, d.what, d.expected, d.found
+            ));
+        }
+        let verdict = match c.differences.len() {
+            0 => "all equal".to_string(),
+            1 => "1 difference".to_string(),
+            n => format!("{n} differences"),
+        };
+        s.push_str(&format!("{} cases, {} checks: {verdict}\n", c.cases, c.checks));
+        out.text(&s)?;
+    }
+    Ok(if c.ok { Exit::Done } else { Exit::No })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_may_be_a_json_array_or_words() {
+        assert_eq!(parse_ids("[1, 2,3]\n").unwrap(), [1, 2, 3]);
+        assert_eq!(parse_ids("1 2\t3").unwrap(), [1, 2, 3]);
+        assert!(parse_ids("").unwrap().is_empty());
+        assert_eq!(parse_ids("1,x").unwrap_err().to_string(), "\"x\" is no token id");
+        assert!(parse_ids("-1").is_err());
+    }
+}

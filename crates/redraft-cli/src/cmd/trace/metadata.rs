@@ -1,0 +1,48 @@
+//! The header metadata of trace files: what was run, and how.
+
+use std::collections::BTreeMap;
+
+use redraft::Model;
+use redraft::engine::Request;
+use serde_json::{Map, Value, json};
+
+use crate::cmd::run::number;
+use crate::version::VERSION;
+
+/// What all traces say.
+pub(crate) fn common(model: &Model) -> BTreeMap<String, String> {
+    let c = model.backend().capabilities();
+    let facts = [
+        ("model", model.name().to_string()),
+        ("model_sha256_header", model.sha256_header()),
+        ("architecture", model.arch().name.to_string()),
+        ("backend", c.backend.to_string()),
+        ("numerics", "exact".to_string()),
+        ("precision", c.precision.name().to_string()),
+        ("mask_rule", "prompt causal, canvas bidirectional over prompt and canvas".to_string()),
+        ("redraft_version", VERSION.to_string()),
+    ];
+    facts.into_iter().map(|(k, v)| (k.to_string(), v)).collect()
+}
+
+/// What the trace of a generation says: also the seed and `config`, the settings under the names that other
+/// programs know, from which `trace --like` repeats it.
+pub(crate) fn generation(model: &Model, request: &Request, seed: u64) -> BTreeMap<String, String> {
+    let mut config = Map::new();
+    for (name, value) in request.params.iter() {
+        let name = match name {
+            "steps" => "max_steps",
+            "stability" => "stability_threshold",
+            "confidence" => "confidence_threshold",
+            other => other,
+        };
+        config.insert(name.to_string(), number(value));
+    }
+    config.insert("eos".into(), json!(request.end_ids));
+    let mut facts = common(model);
+    facts.insert("sampler".into(), request.sampler.name.into());
+    facts.insert("seed".into(), seed.to_string());
+    facts.insert("self_conditioning".into(), request.self_conditioning.to_string());
+    facts.insert("config".into(), Value::Object(config).to_string());
+    facts
+}

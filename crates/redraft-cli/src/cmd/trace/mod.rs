@@ -1,0 +1,247 @@
+//! `redraft trace`: what a model computes on the way, as a file.
+
+pub(crate) mod metadata;
+
+use std::ops::{ControlFlow, RangeInclusive};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context as _, bail};
+use redraft::Model;
+use redraft::compute::{Precision, TapKey};
+use redraft::engine::{CanvasPass, Draws as _, Philox, Previous, canvas_pass, generate};
+use redraft::trace::{Elements, GenerationRecorder, PassRecorder, TapFilter, TraceFile, like};
+use serde::Serialize;
+
+use crate::args::generate::GenerateArgs;
+use crate::args::model::ModelArgs;
+use crate::args::prompt::PromptArgs;
+use crate::exit::Exit;
+use crate::out::Out;
+use crate::ui::progress::human_bytes;
+use crate::{interrupt, model};
+
+/// Write what a model computes on the way into a file.
+///
+/// Three kinds: with --like everything that a golden file has, from its inputs; with --generation the steps
+/// of a whole answer; else one forward pass over the prompt (enc/) and one over the first canvas of noise
+/// (dec/), tap by tap, in the names of llama.cpp.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    redraft trace -m model.gguf --like golden.safetensors -o mine.safetensors\n  \
+    redraft trace -o taps.safetensors --taps \"l_out,Qcur*\" --layers 0..1 \"Hello\"\n  \
+    redraft trace -o truth.safetensors --precision f64 --tokens 2,360,358\n  \
+    redraft trace -o steps.safetensors --generation --seed 7 \"Hello\"")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    prompt: PromptArgs,
+
+    /// Where to write (safetensors).
+    #[arg(short, long, value_name = "FILE", help_heading = "Trace")]
+    output: PathBuf,
+
+    /// Take every input from this golden or trace file, and write the same names.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["prompt", "tokens", "raw", "system", "generation", "taps", "layers"],
+        help_heading = "Trace"
+    )]
+    like: Option<PathBuf>,
+
+    /// Record the steps of a whole answer instead of the taps of one pass.
+    #[arg(long, conflicts_with_all = ["taps", "layers"], help_heading = "Trace")]
+    generation: bool,
+
+    /// Number type of the computation. f64 is the truth that f32 and bf16 are judged by.
+    #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = precision, help_heading = "Trace")]
+    precision: Precision,
+
+    /// Taps to record: names or patterns with *, separated by commas, or all.
+    #[arg(long, value_name = "LIST", default_value = "all", value_delimiter = ',', help_heading = "Trace")]
+    taps: Vec<String>,
+
+    /// Layers to record, both ends included: 0..3, or one number. Taps outside layers are always recorded.
+    #[arg(long, value_name = "A..B", value_parser = layers, help_heading = "Trace")]
+    layers: Option<RangeInclusive<usize>>,
+
+    #[command(flatten)]
+    model: ModelArgs,
+
+    #[command(flatten)]
+    generate: GenerateArgs,
+}
+
+fn precision(text: &str) -> Result<Precision, String> {
+    match text {
+        "f32" => Ok(Precision::F32),
+        "f64" => Ok(Precision::F64),
+        "bf16" => Ok(Precision::Bf16),
+        "llamacpp" => Err("`llamacpp` does not exist yet; f64, f32 and bf16 do".into()),
+        _ => Err("expected f64, f32 or bf16".into()),
+    }
+}
+
+fn layers(text: &str) -> Result<RangeInclusive<usize>, String> {
+    let (first, last) = text.split_once("..").map_or((text, text), |(a, b)| (a, b.trim_start_matches('=')));
+    match (first.trim().parse(), last.trim().parse()) {
+        (Ok(a), Ok(b)) if a <= b => Ok(a..=b),
+        _ => Err("expected a layer or two of them in order, as in 0..3".into()),
+    }
+}
+
+/// What was written.
+#[derive(Debug, Serialize)]
+struct Report {
+    file: String,
+    bytes: u64,
+    kind: &'static str,
+    tensors: Vec<Written>,
+    metadata: std::collections::BTreeMap<String, String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Written {
+    name: String,
+    shape: Vec<usize>,
+    #[serde(rename = "type")]
+    dtype: &'static str,
+}
+
+/// Runs the command.
+pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
+    let golden = args.like.as_deref().map(TraceFile::open).transpose()?;
+    let text = if golden.is_some() { String::new() } else { args.prompt.text()? };
+    // Only the loop over steps can stop cleanly; elsewhere Ctrl-C ends the program at once.
+    let stop = if args.generation { interrupt::flag()? } else { Arc::default() };
+    let mut model = model::open(&args.model, args.precision, &stop, out)?.model;
+    let (kind, mut file) = match &golden {
+        Some(golden) => {
+            let mut file = like(&mut model, golden)?;
+            file.metadata.extend(metadata::common(&model));
+            ("like", file)
+        }
+        None => {
+            let parse = args.generate.profile.is_some();
+            let prompt = args.prompt.ids(&text, &model, parse)?;
+            prompt.warning.iter().for_each(|w| out.warn(w));
+            match args.generation {
+                true => ("generation", generation(args, &mut model, prompt.ids, stop, out)?),
+                false => ("forward", forward(args, &mut model, &prompt.ids)?),
+            }
+        }
+    };
+    if file.tensors.is_empty() {
+        bail!("nothing was recorded: no tap has such a name{}", known_taps(&args.taps));
+    }
+    file.name = args.output.display().to_string();
+    let report = save(&args.output, kind, file)?;
+    if out.json {
+        out.object(&report)?;
+    } else {
+        let n = report.tensors.len();
+        out.text(&format!("{}: {n} tensors, {}\n", report.file, human_bytes(report.bytes)))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn known_taps(asked: &[String]) -> String {
+    if asked.is_empty() { String::new() } else { format!(" as {}", asked.join(", ")) }
+}
+
+fn save(path: &Path, kind: &'static str, file: TraceFile) -> anyhow::Result<Report> {
+    let bytes = file.to_bytes();
+    std::fs::write(path, &bytes).with_context(|| format!("cannot write {}", path.display()))?;
+    let dtype = |e: &Elements| match e {
+        Elements::F64(_) => "F64",
+        Elements::F32(_) => "F32",
+        Elements::I32(_) => "I32",
+        Elements::U8(_) => "U8",
+        Elements::I64(_) => "I64",
+    };
+    let tensors = file.tensors.into_iter();
+    Ok(Report {
+        file: file.name,
+        bytes: bytes.len() as u64,
+        kind,
+        tensors: tensors.map(|(name, t)| Written { name, dtype: dtype(&t.data), shape: t.shape }).collect(),
+        metadata: file.metadata,
+    })
+}
+
+/// One pass over the prompt, one over the canvas of noise that the generator starts with.
+fn forward(args: &Args, model: &mut Model, prompt: &[u32]) -> anyhow::Result<TraceFile> {
+    let names = if args.taps == ["all"] { Vec::new() } else { args.taps.clone() };
+    let filter = TapFilter { names, layers: args.layers.clone() };
+    let shape = model.shape().clone();
+    let draws = Philox { seed: args.generate.seed.number(), vocab_len: shape.vocab_len as u32 };
+    let canvas = draws.initial(0, shape.canvas_len);
+    let mask = |layer| filter.wants(TapKey { name: "kq_visible", layer: Some(layer) });
+    let masks = |columns| (0..shape.n_layers).filter(|&l| mask(l)).map(|l| (l, columns)).collect();
+    let mut recorder = PassRecorder::new(|_: &str, key| filter.wants(key));
+    let mut session = model.session()?;
+    recorder.prefix = "enc/".into();
+    recorder.masks = masks(prompt.len());
+    session.extend(model, prompt, &mut recorder)?;
+    recorder.prefix = "dec/".into();
+    recorder.masks = masks(prompt.len() + canvas.len());
+    let pass = CanvasPass { ids: &canvas, previous: Previous::None, sampling: None };
+    canvas_pass(model, &session, pass, &mut recorder)?;
+    model.close(session);
+    let mut file = recorder.file;
+    if !file.tensors.is_empty() {
+        let ids = |x: &[u32]| Elements::I32(x.iter().map(|&id| id as i32).collect());
+        file.insert("prompt_ids", vec![prompt.len()], ids(prompt));
+        file.insert("canvas_ids", vec![canvas.len()], ids(&canvas));
+    }
+    file.metadata = metadata::common(model);
+    file.metadata.insert("seed".into(), draws.seed.to_string());
+    Ok(file)
+}
+
+/// The steps of an answer.
+fn generation(
+    args: &Args,
+    model: &mut Model,
+    prompt: Vec<u32>,
+    stop: Arc<AtomicBool>,
+    out: Out,
+) -> anyhow::Result<TraceFile> {
+    let (mut request, warning) = args.generate.request(model, prompt)?;
+    warning.iter().for_each(|w| out.warn(w));
+    request.interrupt = Some(stop);
+    let seed = args.generate.seed.number();
+    let draws = Philox { seed, vocab_len: model.shape().vocab_len as u32 };
+    let mut recorder = GenerationRecorder::default();
+    let mut session = model.session()?;
+    let done = generate(model, &mut session, &request, &draws, &mut |event| {
+        recorder.event(event);
+        ControlFlow::Continue(())
+    });
+    model.close(session);
+    let mut file = recorder.finish(&request.prompt, &done?.committed);
+    file.metadata = metadata::generation(model, &request, seed);
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_are_one_or_a_range() {
+        assert_eq!(layers("0..3"), Ok(0..=3));
+        assert_eq!(layers("0..=3"), Ok(0..=3));
+        assert_eq!(layers("5"), Ok(5..=5));
+        for bad in ["", "3..1", "a..b", "..", "-1", "1.."] {
+            assert!(layers(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn precisions_that_do_not_exist_say_so() {
+        assert!(precision("llamacpp").unwrap_err().contains("does not exist yet"));
+        assert_eq!(precision("f64"), Ok(Precision::F64));
+    }
+}

@@ -1,0 +1,179 @@
+//! Opens models for commands: progress, notes, times.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use redraft::compute::Precision;
+use redraft::gguf::{DType, Gguf, OpenOptions};
+use redraft::{Error, LoadOptions, Model};
+use serde::Serialize;
+
+use crate::args::model::ModelArgs;
+use crate::out::Out;
+use crate::ui::progress::{Bytes, human_bytes};
+
+/// A model, and how long it took to load.
+pub(crate) struct Loaded {
+    pub(crate) model: Model,
+    pub(crate) load: Duration,
+}
+
+/// Opens the model of `args`, reads a large file ahead with a progress bar, prints its notes as warnings.
+///
+/// # Errors
+/// Those of the library, with the file's name; [`Error::Interrupted`] when `stop` is set meanwhile.
+pub(crate) fn open(
+    args: &ModelArgs,
+    precision: Precision,
+    stop: &AtomicBool,
+    out: Out,
+) -> anyhow::Result<Loaded> {
+    let start = Instant::now();
+    let options = args.load_options(precision);
+    let model = match &args.model {
+        None => embedded(&options)?,
+        Some(path) => {
+            let size = std::fs::metadata(path).map_or(0, |m| m.len());
+            let what = path.file_name().map_or_else(|| "model".into(), |n| n.to_string_lossy().into_owned());
+            let model =
+                Model::open(path, &options).with_context(|| format!("cannot load {}", path.display()))?;
+            if options.mmap && (size > 1 << 30 || out.verbose > 0) {
+                read_ahead(&model, &what, size, stop, out)?;
+            }
+            model
+        }
+    };
+    for note in model.notes() {
+        out.warn(note);
+    }
+    if !model.unused_tensors().is_empty() {
+        out.note(&format!("not used by {}: {}", model.arch().name, model.unused_tensors().join(", ")));
+    }
+    let load = start.elapsed();
+    let c = model.backend().capabilities();
+    out.note(&format!(
+        "model {} ({}, {}, {} of weights), backend {} ({}, {} threads), loaded in {:.2} s",
+        model.name(),
+        model.arch().name,
+        file_type(model.gguf()),
+        human_bytes(model.weights_bytes()),
+        c.backend,
+        c.level,
+        c.threads,
+        load.as_secs_f64()
+    ));
+    Ok(Loaded { model, load })
+}
+
+/// Reads all pages of the file, so that the first pass does not wait for the disk.
+fn read_ahead(model: &Model, what: &str, size: u64, stop: &AtomicBool, out: Out) -> anyhow::Result<()> {
+    let bar = Bytes::new(&format!("reading {what}"), size, out.shows_progress(size));
+    model.warm_up(&mut |done, total| {
+        bar.set(done, total);
+        !stop.load(Ordering::Relaxed)
+    });
+    let took = bar.finish().as_secs_f64();
+    if stop.load(Ordering::Relaxed) {
+        return Err(Error::Interrupted.into());
+    }
+    let rate = human_bytes((size as f64 / took.max(1e-9)) as u64);
+    out.note(&format!("read {} in {took:.2} s, {rate}/s", human_bytes(size)));
+    Ok(())
+}
+
+/// The demo model inside this program.
+fn embedded(options: &LoadOptions) -> anyhow::Result<Model> {
+    Ok(Model::embedded(options)?)
+}
+
+/// The demo model for commands that do not compute.
+///
+/// # Errors
+/// As for any model.
+pub(crate) fn embedded_model() -> anyhow::Result<Model> {
+    embedded(&LoadOptions { threads: Some(1), ..LoadOptions::default() })
+}
+
+/// Opens a file for commands that do not compute.
+///
+/// # Errors
+/// Those of the reader, with the file's name.
+pub(crate) fn open_file(path: &std::path::Path) -> anyhow::Result<Gguf> {
+    Gguf::open(path, &OpenOptions::default()).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// What identifies a model in reports.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct ModelReport {
+    /// `general.name`, or the architecture's.
+    pub(crate) name: String,
+    /// `general.architecture`.
+    pub(crate) architecture: &'static str,
+    /// Name of the quantization.
+    pub(crate) file_type: String,
+    /// SHA-256 of everything before the tensor data.
+    pub(crate) sha256_header: String,
+}
+
+impl ModelReport {
+    pub(crate) fn of(model: &Model) -> ModelReport {
+        ModelReport {
+            name: model.name().to_string(),
+            architecture: model.arch().name,
+            file_type: file_type(model.gguf()),
+            sha256_header: model.sha256_header(),
+        }
+    }
+}
+
+/// Names of `general.file_type`, as llama.cpp numbers them.
+const FILE_TYPES: &[(u64, &str)] = &[
+    (0, "F32"),
+    (1, "F16"),
+    (2, "Q4_0"),
+    (3, "Q4_1"),
+    (7, "Q8_0"),
+    (8, "Q5_0"),
+    (9, "Q5_1"),
+    (10, "Q2_K"),
+    (11, "Q3_K_S"),
+    (12, "Q3_K_M"),
+    (13, "Q3_K_L"),
+    (14, "Q4_K_S"),
+    (15, "Q4_K_M"),
+    (16, "Q5_K_S"),
+    (17, "Q5_K_M"),
+    (18, "Q6_K"),
+    (19, "IQ2_XXS"),
+    (20, "IQ2_XS"),
+    (21, "Q2_K_S"),
+    (22, "IQ3_XS"),
+    (23, "IQ3_XXS"),
+    (24, "IQ1_S"),
+    (25, "IQ4_NL"),
+    (26, "IQ3_S"),
+    (27, "IQ3_M"),
+    (28, "IQ2_S"),
+    (29, "IQ2_M"),
+    (30, "IQ4_XS"),
+    (31, "IQ1_M"),
+    (32, "BF16"),
+    (36, "TQ1_0"),
+    (37, "TQ2_0"),
+    (38, "MXFP4"),
+];
+
+/// The quantization that `general.file_type` names; without it the type that most bytes have.
+pub(crate) fn file_type(gguf: &Gguf) -> String {
+    let stated = gguf.metadata().opt_u64("general.file_type").ok().flatten();
+    if let Some((_, name)) = FILE_TYPES.iter().find(|(n, _)| Some(*n) == stated) {
+        return (*name).to_string();
+    }
+    let mut sums: std::collections::BTreeMap<DType, u64> = std::collections::BTreeMap::new();
+    for t in gguf.tensors() {
+        *sums.entry(t.dtype).or_default() += t.n_bytes;
+    }
+    let most = sums.iter().max_by_key(|(_, bytes)| **bytes);
+    most.map_or_else(|| "none".into(), |(dtype, _)| format!("mostly {dtype}"))
+}

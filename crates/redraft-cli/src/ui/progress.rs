@@ -1,0 +1,72 @@
+//! Progress of long file work, on stderr.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// A bar of bytes with rate and time left; nothing when `shown` is false.
+pub(crate) struct Bytes(ProgressBar);
+
+impl Bytes {
+    pub(crate) fn new(what: &str, total: u64, shown: bool) -> Bytes {
+        let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(10));
+        if !shown {
+            bar.set_draw_target(ProgressDrawTarget::hidden());
+        }
+        let template = "{msg} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {eta}";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        bar.set_message(what.to_string());
+        Bytes(bar)
+    }
+
+    /// So many bytes are done, of so many.
+    pub(crate) fn set(&self, done: u64, total: u64) {
+        self.0.set_length(total);
+        self.0.set_position(done);
+    }
+
+    /// Takes the bar away. Returns how long it took.
+    pub(crate) fn finish(self) -> Duration {
+        let elapsed = self.0.elapsed();
+        self.0.finish_and_clear();
+        elapsed
+    }
+}
+
+/// Bytes in the largest binary unit that leaves a number of at least 1.
+pub(crate) fn human_bytes(n: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if n < 1024 {
+        return format!("{n} B");
+    }
+    let mut x = n as f64;
+    let mut unit = "B";
+    for u in UNITS {
+        if x < 1024.0 {
+            break;
+        }
+        (x, unit) = (x / 1024.0, u);
+    }
+    if x < 10.0 { format!("{x:.2} {unit}") } else { format!("{x:.1} {unit}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_readable() {
+        let cases = [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.00 KiB"),
+            (19_200_096, "18.3 MiB"),
+            (17 << 30, "17.0 GiB"),
+        ];
+        for (n, want) in cases {
+            assert_eq!(human_bytes(n), want);
+        }
+    }
+}

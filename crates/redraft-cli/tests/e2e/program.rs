@@ -1,0 +1,132 @@
+//! Help, version, usage errors, exit codes.
+
+use std::process::Stdio;
+
+use crate::{command, json, mini, ok, redraft};
+
+#[test]
+fn help_and_version_are_answers() {
+    let help = ok(&["--help"]);
+    for command in ["run", "inspect", "tokenize", "detokenize", "trace", "compare", "synth"] {
+        assert!(help.contains(command), "{help}");
+        assert!(ok(&[command, "--help"]).contains("Examples:"), "{command}");
+    }
+    assert_eq!(ok(&["--version"]), format!("redraft {}\n", env!("CARGO_PKG_VERSION")));
+    let facts = ok(&["--version", "-v"]);
+    for fact in ["diffusion-gemma", "reference", "entropy-bound", "Q4_K"] {
+        assert!(facts.contains(fact), "{facts}");
+    }
+    assert_eq!(json(&["-V"])["version"], env!("CARGO_PKG_VERSION"));
+}
+
+#[test]
+fn sampler_flags_come_from_the_registry() {
+    let help = ok(&["run", "--help"]);
+    for flag in ["--steps <N>", "--entropy-bound <X>", "--t-min <X>", "--confidence <X>", "REDRAFT_STEPS"] {
+        assert!(help.contains(flag), "{flag}\n{help}");
+    }
+}
+
+/// Wrong usage and input that cannot be used: exit code, and what the message must say.
+#[test]
+fn mistakes_are_explained() {
+    let model = mini();
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path.display().to_string()
+    };
+    let text = file("text.gguf", b"this is no model");
+    let whole = std::fs::read(&model).unwrap();
+    let cut = file("cut.gguf", &whole[..whole.len() / 2]);
+    let bad_template = file("bad.jinja", b"{% if %}");
+    let folder = dir.path().display().to_string();
+    let m = ["run", "-m", &model];
+    let cases: &[(&[&str], &[&str], &[&str])] = &[
+        (&["frobnicate"], &[], &["unrecognized subcommand 'frobnicate'"]),
+        (&m, &["--wat", "x"], &["unexpected argument '--wat'"]),
+        (&m, &["--numerics", "fast", "x"], &["--numerics", "`fast` does not exist yet"]),
+        (&m, &["--profile", "jax", "x"], &["`jax` does not exist yet", "hf"]),
+        (&m, &["--backend", "cuda", "x"], &["--backend", "auto", "reference", "cpu"]),
+        (&m, &["--steps", "0", "x"], &["--steps", "an integer in 1..=4096"]),
+        (&m, &["--t-max", "hot", "x"], &["--t-max", "a number in 0.001..=100"]),
+        (&m, &["--seed", "-1", "x"], &["--seed", "expected `random` or a whole number"]),
+        (&m, &["-n", "-5", "x"], &["--max-tokens", "at least 1"]),
+        (&m, &["-n", "0", "x"], &["--max-tokens", "at least 1"]),
+        (&m, &["-t", "0", "x"], &["--threads", "at least 1"]),
+        (&m, &["--tokens", "1,2", "x"], &["cannot be used with"]),
+        (&m, &["--raw", "--system", "a", "x"], &["cannot be used with"]),
+        (&m, &["-v", "-q", "x"], &["cannot be used with"]),
+        (&m, &["-"], &["the prompt is empty"]),
+        (&m, &["  \n"], &["the prompt is empty"]),
+        (&m, &["--tokens", "5,99999"], &["token id in the prompt", "0..531", "99999"]),
+        (&m, &["-c", "20", "-n", "16", "hello"], &["context of 20", "--max-tokens", "--ctx"]),
+        (&m, &["--chat-template", &bad_template, "x"], &["bad.jinja"]),
+        (&m, &["--chat-template", "no/such.jinja", "x"], &["no/such.jinja"]),
+        (&["run", "-m", "no/such.gguf", "x"], &[], &["cannot load no/such.gguf"]),
+        (&["run", "-m", &text, "x"], &[], &["text.gguf", "GGUF"]),
+        (&["run", "-m", &cut, "x"], &[], &["cut.gguf", "outside the file"]),
+        (&["run", "-m", &folder, "x"], &[], &["cannot load"]),
+        (&["inspect", &text], &[], &["text.gguf"]),
+        (&["inspect"], &[], &["<FILE>"]),
+        (&["detokenize", "-m", &model, "1,x"], &[], &["\"x\" is no token id"]),
+        (&["detokenize", "-m", &model, "531"], &[], &["0..531"]),
+        (&["tokenize"], &[], &["<TEXT>"]),
+        (&["trace", "-m", &model, "x"], &[], &["--output"]),
+        (
+            &["trace", "-m", &model, "-o", "x", "--precision", "llamacpp", "x"],
+            &[],
+            &["`llamacpp` does not exist yet"],
+        ),
+        (&["trace", "-m", &model, "-o", "x", "--like", &text], &[], &["text.gguf", "safetensors"]),
+        (&["trace", "-m", &model, "-o", "x", "--backend", "cpu", "--precision", "f64", "x"], &[], &["f64"]),
+        (&["compare", &text, &text], &[], &["text.gguf", "safetensors"]),
+        (&["synth", "gpt-5", "x", "--type", "q8_0"], &[], &["gpt-5", "diffusion-gemma-26b-a4b"]),
+        (&["synth", "diffusion-gemma-26b-a4b", "x", "--type", "q9"], &[], &["q9", "q4_k_m"]),
+    ];
+    let mut failures = Vec::new();
+    for (start, rest, needles) in cases {
+        let args = [*start, *rest].concat();
+        let done = redraft(&args);
+        let fine = done.code == Some(2)
+            && done.out.is_empty()
+            && done.err.starts_with("error: ")
+            && needles.iter().all(|n| done.err.contains(n));
+        if !fine {
+            failures.push(format!("{args:?}: code {:?}\n{}{}", done.code, done.out, done.err));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn without_a_command_there_is_help() {
+    let done = redraft(&[]);
+    assert_eq!(done.code, Some(2));
+    assert!(done.err.contains("Usage: redraft"), "{}", done.err);
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let model = mini();
+    for args in [&["run", "-m", &model, "x"][..], &["inspect", &model], &["inspect", "--json", &model]] {
+        let mut child =
+            command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+        drop(child.stdout.take());
+        let done = child.wait_with_output().unwrap();
+        assert_eq!(done.status.code(), Some(0), "{args:?}");
+        assert_eq!(String::from_utf8_lossy(&done.stderr), "", "{args:?}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_the_machines_fault() {
+    let done = redraft(&["trace", "-m", &mini(), "-o", "/dev/full", "x"]);
+    assert_eq!(done.code, Some(3), "{}", done.err);
+    assert!(done.err.starts_with("error: cannot write /dev/full: "), "{}", done.err);
+    let full = std::fs::File::create("/dev/full").unwrap();
+    let done = command(&["inspect", &mini()]).stdout(full).output().unwrap();
+    assert_eq!(done.status.code(), Some(3));
+}

@@ -1,0 +1,18 @@
+//! `redraft synth`.
+
+use crate::{json, ok, redraft};
+
+#[test]
+fn a_tiny_file_is_written_and_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tiny.gguf").display().to_string();
+    let v = json(&["synth", "tiny", &path, "--type", "Q8_0"]);
+    assert_eq!((&v["type"], &v["seed"]), (&"q8_0".into(), &0.into()));
+    assert_eq!(v["bytes"], std::fs::metadata(&path).unwrap().len());
+    assert_eq!(json(&["inspect", &path])["parameters"], v["parameters"]);
+    let v = json(&["run", "-m", &path, "-n", "5", "--steps", "2", "hello"]);
+    assert_eq!(v["model"]["file_type"], "Q8_0");
+    assert!(ok(&["synth", "tiny", &path, "--type", "f32"]).contains("parameters"));
+    let done = redraft(&["synth", "tiny", "no/such/folder/x.gguf", "--type", "f32"]);
+    assert_eq!(done.code, Some(2), "{}", done.err);
+}

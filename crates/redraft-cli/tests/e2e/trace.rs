@@ -1,0 +1,119 @@
+//! `redraft trace` and `redraft compare`.
+
+use std::path::PathBuf;
+
+use redraft::trace::TraceFile;
+
+use crate::{json, mini, ok, redraft, testdata};
+
+fn golden(name: &str) -> String {
+    testdata(&format!("oracle/cases/dg-mini.F32.{name}.safetensors")).display().to_string()
+}
+
+struct Dir(tempfile::TempDir);
+
+impl Dir {
+    fn new() -> Dir {
+        Dir(tempfile::tempdir().expect("a folder for temporary files"))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+}
+
+#[test]
+fn goldens_are_repeated_and_judged() {
+    let dir = Dir::new();
+    let mine = dir.file("mine.safetensors");
+    for case in ["decode-sc", "traj-default"] {
+        ok(&["trace", "-m", &mini(), "--like", &golden(case), "-o", &mine]);
+        let text = ok(&["compare", &mine, &golden(case)]);
+        assert!(text.ends_with("all within the limits\n"), "{text}");
+    }
+    let v = json(&["trace", "-m", &mini(), "--like", &golden("decode"), "-o", &mine]);
+    assert_eq!((&v["kind"], &v["metadata"]["precision"]), (&"like".into(), &"f32".into()));
+    let meta = TraceFile::open(&dir.path("mine.safetensors")).unwrap().metadata;
+    for key in ["model_sha256_header", "architecture", "backend", "numerics", "mask_rule", "redraft_version"]
+    {
+        assert!(meta.contains_key(key), "{meta:?}");
+    }
+
+    // Another case's golden: the first tensor that differs is named, and the answer is no.
+    let done = redraft(&["compare", &mine, &golden("decode-sc")]);
+    assert_eq!(done.code, Some(1), "{}", done.err);
+    assert!(done.out.contains("tensors differ, first "), "{}", done.out);
+    let v = redraft(&["compare", "--json", &mine, &golden("decode-sc")]);
+    assert_eq!(v.code, Some(1));
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&v.out).unwrap()["ok"], false);
+    // Generous limits, or all tensors, or only some.
+    let lenient = ["compare", "--preset", "half", "--cos", "2", "--nmse", "9", &mine, &golden("decode-sc")];
+    assert_eq!(redraft(&lenient).code, Some(0));
+    assert_eq!(redraft(&[&lenient[..], &["--all"]].concat()).code, Some(1));
+    let only = redraft(&["compare", "--only", "l_out", &mine, &golden("decode")]);
+    assert_eq!((only.code, only.out.matches("ok  ").count()), (Some(0), 2), "{}", only.out);
+    let done = redraft(&["compare", "--only", "nothing*", &mine, &golden("decode")]);
+    assert_eq!(done.code, Some(2), "{}", done.err);
+}
+
+#[test]
+fn files_without_a_common_tensor_cannot_be_compared() {
+    let dir = Dir::new();
+    let mine = dir.file("mine.safetensors");
+    ok(&["trace", "-m", &mini(), "--like", &golden("traj-default"), "-o", &mine]);
+    let done = redraft(&["compare", &mine, &golden("prefill")]);
+    assert_eq!(done.code, Some(2));
+    assert!(done.err.contains("nothing to compare"), "{}", done.err);
+}
+
+#[test]
+fn taps_of_one_pass_are_chosen_by_name_and_layer() {
+    let dir = Dir::new();
+    let file = dir.file("taps.safetensors");
+    let v =
+        json(&["trace", "-m", &mini(), "-o", &file, "--taps", "l_out,Q*_pos,logits", "--layers", "1", "hi"]);
+    let names: Vec<&str> =
+        v["tensors"].as_array().unwrap().iter().map(|t| t["name"].as_str().unwrap()).collect();
+    let want = [
+        "canvas_ids",
+        "dec/Qcur_pos-1",
+        "dec/l_out-1",
+        "enc/Qcur_pos-1",
+        "enc/l_out-1",
+        "logits",
+        "prompt_ids",
+    ];
+    assert_eq!(names, want);
+
+    // Such a trace is a golden for others: the same inputs give the same values.
+    let again = dir.file("again.safetensors");
+    ok(&["trace", "-m", &mini(), "-o", &again, "--like", &file]);
+    assert_eq!(json(&["compare", "--maxabs", "0", &again, &file])["ok"], true);
+    // The truth is another number type, and close.
+    let truth = dir.file("truth.safetensors");
+    let v = json(&["trace", "-m", &mini(), "-o", &truth, "--precision", "f64", "--like", &file]);
+    assert_eq!((&v["metadata"]["precision"], &v["tensors"][4]["type"]), (&"f64".into(), &"F64".into()));
+    assert_eq!(json(&["compare", &file, &truth])["ok"], true);
+
+    let done = redraft(&["trace", "-m", &mini(), "-o", &file, "--taps", "nosuch", "hi"]);
+    assert_eq!(done.code, Some(2));
+    assert!(done.err.contains("no tap has such a name as nosuch"), "{}", done.err);
+}
+
+#[test]
+fn a_recorded_answer_can_be_repeated_from_its_record() {
+    let dir = Dir::new();
+    let (run, again) = (dir.file("run.safetensors"), dir.file("again.safetensors"));
+    let args = ["-m", &mini(), "-n", "20", "--steps", "6", "--seed", "5", "hi"];
+    ok(&[&["run", "--trace", &run][..], &args].concat());
+    ok(&["trace", "-m", &mini(), "--like", &run, "-o", &again]);
+    let v = json(&["compare", "--maxabs", "0", &again, &run]);
+    assert_eq!(v["ok"], true, "{v}");
+    let generation = dir.file("generation.safetensors");
+    ok(&[&["trace", "--generation", "-o", &generation][..], &args].concat());
+    assert_eq!(std::fs::read(&generation).unwrap(), std::fs::read(&run).unwrap());
+}
