@@ -4,6 +4,8 @@
 //! Scoring is equality after trimming, with at most 96 tokens. Sampling uses our own random numbers, so rates
 //! agree with another implementation's within the sampling error, not question by question.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports on the terminal")]
+
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
