@@ -1,6 +1,7 @@
 //! What several suites need: the models and goldens in `testdata`, and float variants of a model.
 
 #![allow(dead_code, reason = "each suite uses a part")]
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::path::{Path, PathBuf};
 
