@@ -1,5 +1,7 @@
 //! What must not change a bit: threads, instruction sets, chunks, caches.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 mod common;
 
 use std::ops::ControlFlow;

@@ -1,5 +1,7 @@
 //! Every DiffusionGemma golden of the oracle, judged with `compare` at the oracle's own limits.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 mod common;
 
 use std::collections::BTreeMap;

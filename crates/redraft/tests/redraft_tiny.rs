@@ -1,5 +1,7 @@
 //! The trained model: recorded trajectories token for token, and answers of the embedded file.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 mod common;
 
 use std::ops::ControlFlow;
