@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let start = Instant::now();
     let mut session = model.session()?;
-    session.set_prompt(&mut model, &[2, 105], &mut (), &mut |_, _| {})?;
+    session.set_prompt(&mut model, &[2, 105], &mut (), &mut |_, _| std::ops::ControlFlow::Continue(()))?;
     report("prompt of 2 tokens", start);
 
     let vocab_len = model.shape().vocab_len as u32;
