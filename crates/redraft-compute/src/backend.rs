@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::program::{Observer, Slot};
+use crate::program::Observer;
 use crate::weight::WeightTable;
 use crate::{ComputeError, Program};
 
@@ -117,9 +117,6 @@ pub trait Backend: Send {
         inputs: &[InputData<'_>],
         observer: &mut dyn Observer,
     ) -> Result<(), ComputeError>;
-
-    /// Forgets one kept value.
-    fn drop_kept(&mut self, seq: SeqId, slot: Slot) -> Result<(), ComputeError>;
 }
 
 /// Creates a backend over a model's weights.
@@ -131,11 +128,13 @@ pub struct BackendSpec {
     pub name: &'static str,
     /// One line for listings.
     pub about: &'static str,
+    /// Number types that it computes in.
+    pub precisions: &'static [Precision],
     /// Creates the backend over a model's weights.
     pub create: CreateBackend,
 }
 
-/// All backends.
+/// All backends, from the plainest to the fastest.
 pub static BACKENDS: &[BackendSpec] = &[crate::reference::SPEC, crate::cpu::SPEC];
 
 /// The backend of that name.
@@ -147,5 +146,17 @@ pub fn backend(name: &str) -> Result<&'static BackendSpec, ComputeError> {
         what: "backend",
         name: name.into(),
         available: BACKENDS.iter().map(|b| b.name).collect::<Vec<_>>().join(", "),
+    })
+}
+
+/// The fastest backend that computes in a number type.
+///
+/// # Errors
+/// [`ComputeError::Unavailable`] when none does.
+pub fn fastest(precision: Precision) -> Result<&'static BackendSpec, ComputeError> {
+    BACKENDS.iter().rfind(|b| b.precisions.contains(&precision)).ok_or_else(|| ComputeError::Unavailable {
+        what: "precision",
+        name: precision.name().into(),
+        available: Precision::default().name().into(),
     })
 }

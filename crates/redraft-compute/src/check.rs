@@ -4,6 +4,9 @@ use crate::op::*;
 use crate::weight::WeightTable;
 use crate::{ComputeError, Kind, Val, WeightId};
 
+/// Smallest epsilon of a norm: 2^-100, so that the mean of a row of zeros stays in the domain of `rsqrt`.
+const MIN_EPS: f32 = f32::from_bits((127 - 100) << 23);
+
 /// One failed relation, as an error.
 fn wrong(op: &'static str, what: &str, expected: impl ToString, found: impl ToString) -> ComputeError {
     ComputeError::Shape { op, what: what.into(), expected: expected.to_string(), found: found.to_string() }
@@ -77,7 +80,10 @@ impl Op {
             Op::RmsNorm(o) => {
                 kind(op, "x", o.x, Kind::Real)?;
                 same(op, "out", o.x, o.out)?;
-                if o.group == 0 || o.x.cols() % o.group != 0 {
+                if !(MIN_EPS..f32::INFINITY).contains(&o.eps) {
+                    return Err(wrong(op, "eps", format!("a finite number of at least {MIN_EPS:e}"), o.eps));
+                }
+                if o.group == 0 || !o.x.cols().is_multiple_of(o.group) {
                     return Err(wrong(op, "group", format!("a divisor of {}", o.x.cols()), o.group));
                 }
                 o.weight.map_or(Ok(()), |w| vector(op, table, w, o.group))

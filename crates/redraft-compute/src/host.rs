@@ -139,7 +139,7 @@ impl<R: HostReal> OpCx<'_, R> {
         layer.map(|l| &self.cache[l])
     }
 
-    /// Appends to a layer of the KV cache.
+    /// Appends to a layer of the KV cache, which has room for it.
     pub(crate) fn append(&mut self, layer: usize, k: Val, v: Val) {
         let (Buf::Real(k), Buf::Real(v)) = (&self.bufs[k.index()], &self.bufs[v.index()]) else {
             unreachable!("keys and values are real")
@@ -156,6 +156,24 @@ struct Seq<R> {
 }
 
 impl<R: HostReal> Seq<R> {
+    /// Makes room for `rows` more tokens in every layer, an eighth more than asked so that canvas after canvas
+    /// does not copy the cache each time.
+    fn reserve(&mut self, rows: usize) -> Result<(), ComputeError> {
+        let rows = rows + (self.len + rows) / 8;
+        for l in &mut self.cache {
+            for x in [&mut l.k, &mut l.v] {
+                let more = rows.saturating_mul(l.width);
+                if x.capacity() - x.len() < more {
+                    x.try_reserve_exact(more).map_err(|_| ComputeError::OutOfMemory {
+                        what: "the KV cache".into(),
+                        bytes: more.saturating_mul(size_of::<R>()),
+                    })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn truncate(&mut self, len: usize) {
         for l in &mut self.cache {
             l.k.truncate(len * l.width);
@@ -164,6 +182,9 @@ impl<R: HostReal> Seq<R> {
         self.len = self.len.min(len);
     }
 }
+
+/// Buffers that wait for reuse: somewhat more than the values that are alive at once in a layer.
+const POOLED: usize = 24;
 
 /// A backend in host memory: kernels plus everything around them.
 pub(crate) struct HostBackend<K: HostKernels> {
@@ -199,6 +220,17 @@ impl<K: HostKernels> HostBackend<K> {
         })?;
         x.resize(len, K::R::default());
         Ok(x)
+    }
+
+    /// Takes a finished buffer for reuse. Inputs come from outside and would pile up, so the smallest goes
+    /// when there are more than a pass has alive at once.
+    fn recycle(&mut self, x: Vec<K::R>) {
+        self.pool.push(x);
+        if self.pool.len() > POOLED
+            && let Some(least) = (0..self.pool.len()).min_by_key(|&i| self.pool[i].capacity())
+        {
+            self.pool.swap_remove(least);
+        }
     }
 
     /// Inputs of the program as buffers.
@@ -303,7 +335,7 @@ impl<K: HostKernels> HostBackend<K> {
                 if program.last_use[v.index()] <= i
                     && let Buf::Real(x) = std::mem::replace(&mut bufs[v.index()], Buf::None)
                 {
-                    self.pool.push(x);
+                    self.recycle(x);
                 }
             }
         }
@@ -417,7 +449,8 @@ impl<K: HostKernels> Backend for HostBackend<K> {
         let Some(mut s) = self.seqs.remove(&seq.0) else {
             return Err(ComputeError::UnknownHandle { what: "sequence", id: seq.0 });
         };
-        let done = self.execute(program, &mut s, inputs, observer);
+        let room = if appends { s.reserve(program.rows()) } else { Ok(()) };
+        let done = room.and_then(|()| self.execute(program, &mut s, inputs, observer));
         if done.is_ok() && appends {
             s.len += program.rows();
         } else {
@@ -426,9 +459,116 @@ impl<K: HostKernels> Backend for HostBackend<K> {
         self.seqs.insert(seq.0, s);
         done
     }
+}
 
-    fn drop_kept(&mut self, seq: SeqId, slot: Slot) -> Result<(), ComputeError> {
-        self.seq_mut(seq)?.kept.remove(&slot);
-        Ok(())
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::Mask;
+    use crate::reference::{F32, Reference};
+    use crate::{AttentionSpec, Blind, ProgramBuilder, TapKey};
+
+    const WIDTH: usize = 4;
+
+    fn backend() -> (HostBackend<Reference<F32>>, SeqId) {
+        let mut b = HostBackend::new(Reference::<F32>::default(), Arc::new(WeightTable::default()));
+        let seq = b.seq_create(&KvLayout { widths: vec![WIDTH; 2] }).unwrap();
+        (b, seq)
+    }
+
+    /// Two layers of attention that append to the cache; the second input of the program is kept.
+    fn program(n_past: usize, rows: usize) -> Program {
+        let mut b = ProgramBuilder::new(&Arc::new(WeightTable::default()), n_past, rows);
+        let mut x = b.input("x", WIDTH, Kind::Real).unwrap();
+        for layer in 0..2 {
+            b.set_layer(Some(layer));
+            let mask = Mask::Causal { window: None };
+            let spec = AttentionSpec {
+                cache_layer: Some(layer),
+                n_heads: 1,
+                n_kv_heads: 1,
+                head_dim: WIDTH,
+                scale: 1.0,
+                mask,
+            };
+            let o = b.attention([x, x, x], spec).unwrap();
+            b.kv_append(layer, x, x).unwrap();
+            x = b.add(x, o).unwrap();
+            b.tap("l_out", x);
+        }
+        b.output(x);
+        b.keep(x, Slot(0));
+        b.finish()
+    }
+
+    #[derive(Default)]
+    struct Out {
+        bits: Vec<u32>,
+        stop_after_taps: Option<usize>,
+        taps: usize,
+    }
+
+    impl Observer for Out {
+        fn wants(&self, _: TapKey) -> bool {
+            true
+        }
+        fn tap(&mut self, _: TapKey, _: Val, _: TapData<'_>) {
+            self.taps += 1;
+        }
+        fn output(&mut self, _: usize, _: Val, data: TapData<'_>) {
+            let TapData::F32(x) = data else { panic!("f32") };
+            self.bits = x.iter().map(|x| x.to_bits()).collect();
+        }
+        fn interrupted(&self) -> bool {
+            self.stop_after_taps.is_some_and(|n| self.taps >= n)
+        }
+    }
+
+    fn numbers(n: usize) -> Vec<f32> {
+        (0..n).map(|i| (i as f32 * 0.37).fract() - 0.5).collect()
+    }
+
+    #[test]
+    fn a_failed_run_leaves_the_sequence_as_it_was() {
+        let run = |fail: bool| {
+            let (mut b, seq) = backend();
+            let x = numbers(3 * WIDTH);
+            b.run(&program(0, 3), seq, &[InputData::F32(&x)], &mut Blind).unwrap();
+            let kept = b.seqs[&seq.0].kept[&Slot(0)].clone();
+            let y = numbers(2 * WIDTH);
+            if fail {
+                // After the first layer has appended to its cache.
+                let mut stop = Out { stop_after_taps: Some(1), ..Out::default() };
+                let e = b.run(&program(3, 2), seq, &[InputData::F32(&y)], &mut stop).unwrap_err();
+                assert!(matches!(e, ComputeError::Interrupted));
+                let mut nan = y.clone();
+                nan[WIDTH] = f32::NAN;
+                let e = b.run(&program(3, 2), seq, &[InputData::F32(&nan)], &mut Blind).unwrap_err();
+                assert!(matches!(e, ComputeError::NotFinite { row: 1, .. }), "{e}");
+                assert_eq!(b.seq_len(seq).unwrap(), 3);
+                assert_eq!(b.seqs[&seq.0].kept[&Slot(0)], kept);
+                assert!(
+                    b.seqs[&seq.0].cache.iter().all(|l| l.k.len() == 3 * WIDTH && l.v.len() == 3 * WIDTH)
+                );
+            }
+            let mut out = Out::default();
+            b.run(&program(3, 2), seq, &[InputData::F32(&y)], &mut out).unwrap();
+            assert_eq!(b.seq_len(seq).unwrap(), 5);
+            out.bits
+        };
+        assert_eq!(run(true), run(false));
+    }
+
+    #[test]
+    fn memory_does_not_grow_with_the_number_of_passes() {
+        let (mut b, seq) = backend();
+        let x = numbers(WIDTH);
+        for n in 0..200 {
+            b.run(&program(n, 1), seq, &[InputData::F32(&x)], &mut Blind).unwrap();
+            assert!(b.pool.len() <= POOLED);
+        }
+        let bytes = b.seq_bytes(seq).unwrap();
+        let needed = 2 * 2 * 200 * WIDTH * size_of::<f32>();
+        assert!((needed..=needed + needed / 4).contains(&bytes), "{bytes} for {needed}");
     }
 }

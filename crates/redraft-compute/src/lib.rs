@@ -24,7 +24,7 @@ pub mod weight;
 
 pub use backend::{
     BACKENDS, Backend, BackendOptions, BackendSpec, Capabilities, InputData, KvLayout, Precision, SeqId,
-    backend,
+    backend, fastest,
 };
 pub use error::ComputeError;
 pub use op::Op;

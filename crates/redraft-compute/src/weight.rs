@@ -54,9 +54,9 @@ impl Weight {
         Ok(())
     }
 
-    /// Bytes of one row. Zero only if [`check`](Self::check) would fail.
+    /// Bytes of one row of a weight that passed [`check`](Self::check).
     pub fn row_bytes(&self) -> usize {
-        self.dtype.row_bytes(self.cols as u64).unwrap_or(0) as usize
+        self.bytes.len().checked_div(self.experts * self.rows).unwrap_or(0)
     }
 
     /// The bytes of row `row` of matrix `expert`.

@@ -1,8 +1,8 @@
 //! Metadata: an ordered list of keys and typed values, with getters that name the key in their errors.
 //!
 //! Writers disagree about integer widths (a head count is u32 in one file and i32 in another), so integer
-//! getters take any integer type whose value fits, and float getters take both float types. Nothing else
-//! is converted: a string is never parsed, a float never truncated.
+//! getters take any integer type whose value fits, and float getters take both float types (f64 is rounded
+//! for a getter of f32). Nothing else is converted: a string is never parsed, a float never made an integer.
 
 use std::collections::HashMap;
 

@@ -174,8 +174,9 @@ fn parse(bytes: Bytes) -> Result<Inner, GgufError> {
     let alignment = alignment(&metadata)?;
 
     c.check_count(&"the tensor table", n_tensors, MIN_TENSOR_ENTRY_BYTES)?;
-    let mut tensors = Vec::with_capacity(n_tensors as usize);
-    let mut index = HashMap::with_capacity(n_tensors as usize);
+    // Not with the announced capacity: an entry in memory is several times its bytes in the file.
+    let mut tensors = Vec::new();
+    let mut index = HashMap::new();
     for i in 0..n_tensors {
         let t = tensor_entry(&mut c, i)?;
         if index.insert(t.name.clone(), i as usize).is_some() {

@@ -4,6 +4,8 @@
 //! Scoring is equality after trimming, with at most 96 tokens. Sampling uses our own random numbers, so rates
 //! agree with another implementation's within the sampling error, not question by question.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports on the terminal")]
+
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -53,7 +55,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut table: BTreeMap<String, Row> = BTreeMap::new();
     for seed in 0..seeds {
         for (i, q) in questions.iter().enumerate() {
-            let options = RenderOptions { add_generation_prompt: true, ..RenderOptions::for_tokenizer(&tokenizer) };
+            let options =
+                RenderOptions { add_generation_prompt: true, ..RenderOptions::for_tokenizer(&tokenizer) };
             let prompt = tokenizer.encode_prompt(&template.render(&q.messages, &options)?)?;
             let request = Request {
                 prompt,

@@ -1,6 +1,8 @@
 //! Quantizes a model file: `cargo run --release --example quantize -- IN.gguf OUT.gguf TYPE [TOKEN_EMBD_TYPE]`.
 //! The embedded model was made with it; see `docs/models/redraft-tiny.md`.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports on the terminal")]
+
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;

@@ -7,6 +7,7 @@ pub mod convert;
 mod embedded;
 pub mod engine;
 pub mod error;
+mod file_type;
 mod layers;
 pub mod model;
 pub mod sampler;

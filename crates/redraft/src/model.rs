@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use redraft_compute::{Backend, BackendOptions, Precision, WeightTable, backend};
+use redraft_compute::{Backend, BackendOptions, Precision, WeightTable, backend, fastest};
 use redraft_gguf::{Gguf, OpenOptions};
 use sha2::{Digest as _, Sha256};
 
@@ -30,7 +30,13 @@ pub struct LoadOptions {
 
 impl Default for LoadOptions {
     fn default() -> LoadOptions {
-        LoadOptions { backend: "auto".into(), precision: Precision::F32, threads: None, cpu_level: None, mmap: true }
+        LoadOptions {
+            backend: "auto".into(),
+            precision: Precision::F32,
+            threads: None,
+            cpu_level: None,
+            mmap: true,
+        }
     }
 }
 
@@ -52,7 +58,7 @@ impl Model {
     /// # Errors
     /// Whatever is wrong with the file, its hyper-parameters, its tensors or its tokenizer, by name.
     pub fn open(path: &Path, options: &LoadOptions) -> Result<Model, Error> {
-        let gguf = Gguf::open(path, &OpenOptions { mmap: options.mmap, ..OpenOptions::default() })?;
+        let gguf = Gguf::open(path, &OpenOptions { mmap: options.mmap })?;
         Model::from_gguf(gguf, options)
     }
 
@@ -76,17 +82,16 @@ impl Model {
                 found: tokenizer.vocab_len().to_string(),
             });
         }
-        let name = match (options.backend.as_str(), options.precision) {
-            ("auto", Precision::F32) => "cpu",
-            ("auto", _) => "reference",
-            (name, _) => name,
+        let engine = match options.backend.as_str() {
+            "auto" => fastest(options.precision)?,
+            name => backend(name)?,
         };
         let backend_options = BackendOptions {
             precision: options.precision,
             threads: options.threads,
             level: options.cpu_level.clone(),
         };
-        let backend = (backend(name)?.create)(&backend_options, Arc::clone(&weights))?;
+        let backend = (engine.create)(&backend_options, Arc::clone(&weights))?;
         Ok(Model { gguf, spec, arch, weights, backend, tokenizer, notes, unused })
     }
 

@@ -1,5 +1,7 @@
 //! What must not change a bit: threads, instruction sets, chunks, caches.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 mod common;
 
 use std::ops::ControlFlow;
@@ -52,7 +54,10 @@ fn the_digest_is_the_same_on_every_platform() {
     assert_eq!(g.ids.len(), 50);
     assert_eq!(
         (g.digests.ids.as_str(), g.digests.logits.as_str()),
-        ("61cfc4aecbb9b366f2f7df8a995fd301a407efcfea18ac16418fab0a44e5ca1c", "85fbb139d76dee556885746d68e4ba1a8bea48f311e88e98856334ad283f6eeb")
+        (
+            "61cfc4aecbb9b366f2f7df8a995fd301a407efcfea18ac16418fab0a44e5ca1c",
+            "85fbb139d76dee556885746d68e4ba1a8bea48f311e88e98856334ad283f6eeb"
+        )
     );
 }
 
@@ -178,7 +183,11 @@ fn an_end_token_beyond_the_cut_is_not_a_stop() {
     let at = 20;
     let end = whole.ids[at];
     let first = whole.ids.iter().position(|&id| id == end).unwrap();
-    for (n, finish, len) in [(first + 1, Finish::Stop, first), (first, Finish::Stop, first), (first.max(1) - 1, Finish::Length, first - 1)] {
+    for (n, finish, len) in [
+        (first + 1, Finish::Stop, first),
+        (first, Finish::Stop, first),
+        (first.max(1) - 1, Finish::Length, first - 1),
+    ] {
         let mut model = open(FILE, &LoadOptions::default());
         let mut session = model.session().unwrap();
         let mut r = request(&model, &prompt(), n);
@@ -196,7 +205,9 @@ fn requests_that_cannot_be_served_say_why() {
     let mut fail = |change: &dyn Fn(&mut Request)| {
         let mut r = request(&model, &prompt(), 32);
         change(&mut r);
-        generate(&mut model, &mut session, &r, &draws, &mut |_| ControlFlow::Continue(())).unwrap_err().to_string()
+        generate(&mut model, &mut session, &r, &draws, &mut |_| ControlFlow::Continue(()))
+            .unwrap_err()
+            .to_string()
     };
     assert!(fail(&|r| r.prompt.clear()).contains("prompt: expected at least one token"));
     assert!(fail(&|r| r.max_tokens = 0).contains("max_tokens: expected at least 1"));

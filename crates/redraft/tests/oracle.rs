@@ -1,5 +1,7 @@
 //! Every DiffusionGemma golden of the oracle, judged with `compare` at the oracle's own limits.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 mod common;
 
 use std::collections::BTreeMap;
@@ -45,7 +47,8 @@ fn every_case_of_every_stored_file_passes_in_f32() {
 #[test]
 fn float_forms_pass_with_the_goldens_of_the_stored_file() {
     let cases = oracle_cases();
-    for (file, forms) in [("dg-mini.F32.gguf", [DType::F16, DType::BF16]), ("dg-tiny.BF16.gguf", [DType::F32, DType::F16])]
+    for (file, forms) in
+        [("dg-mini.F32.gguf", [DType::F16, DType::BF16]), ("dg-tiny.BF16.gguf", [DType::F32, DType::F16])]
     {
         for form in forms {
             let mut model = Model::from_gguf(expand(file, form), &LoadOptions::default()).unwrap();
@@ -59,7 +62,13 @@ fn the_f64_truth_passes_at_one_in_a_trillion() {
     let cases = oracle_cases();
     let limits = Limits { one_minus_cos: 1e-12, nmse: 1e-12, ..f32_limits() };
     let options = LoadOptions { precision: Precision::F64, ..LoadOptions::default() };
-    for file in ["dg-mini.F32.gguf", "dg-mini.Q8_0.gguf", "dg-tiny.BF16.gguf", "dg-tiny.Q4_K_M.gguf", "dg-k256.Q4_K_M.gguf"] {
+    for file in [
+        "dg-mini.F32.gguf",
+        "dg-mini.Q8_0.gguf",
+        "dg-tiny.BF16.gguf",
+        "dg-tiny.Q4_K_M.gguf",
+        "dg-k256.Q4_K_M.gguf",
+    ] {
         judge(&mut open(file, &options), file, &cases, &limits);
     }
 }
@@ -74,7 +83,9 @@ fn taps_pin_the_mistakes_that_logits_cannot_show() {
     let report = compare(golden, &candidate, &f32_limits());
     // Top-k not renormalised or renormalised after the per-expert scale; soft embedding without sqrt(n);
     // eps ignored; a wrong window on either kind of layer.
-    for tap in ["ffn_moe_weights_scaled-0", "ffn_moe_out-1", "sc_soft", "sc_normed", "attn_norm-0", "kq_visible-0"] {
+    for tap in
+        ["ffn_moe_weights_scaled-0", "ffn_moe_out-1", "sc_soft", "sc_normed", "attn_norm-0", "kq_visible-0"]
+    {
         let name = format!("dec/{tap}");
         assert!(report.rows.iter().any(|r| r.name == name && r.ok), "{name} was not compared");
     }
@@ -92,8 +103,15 @@ fn bf16_error_is_of_the_size_of_the_references_own() {
         let candidate = like(&mut open(&golden.metadata["model"], &options), golden).unwrap();
         let truth = golden.tensors["logits"].data.to_f64();
         let squared = |x: &[f64]| x.iter().zip(&truth).map(|(a, b)| (a - b) * (a - b)).sum::<f64>();
-        let (a, b) = (squared(&candidate.tensors["logits"].data.to_f64()), squared(&golden.tensors["logits_bf16"].data.to_f64()));
-        println!("{name}: nmse of ours {:.2e}, of theirs {:.2e}", a / squared(&vec![0.0; truth.len()]), b / squared(&vec![0.0; truth.len()]));
+        let (a, b) = (
+            squared(&candidate.tensors["logits"].data.to_f64()),
+            squared(&golden.tensors["logits_bf16"].data.to_f64()),
+        );
+        println!(
+            "{name}: nmse of ours {:.2e}, of theirs {:.2e}",
+            a / squared(&vec![0.0; truth.len()]),
+            b / squared(&vec![0.0; truth.len()])
+        );
         ours += a;
         theirs += b;
         norm += squared(&vec![0.0; truth.len()]);

@@ -1,5 +1,7 @@
 //! The trained model: recorded trajectories token for token, and answers of the embedded file.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 mod common;
 
 use std::ops::ControlFlow;
@@ -16,7 +18,8 @@ use redraft::{LoadOptions, Model};
 /// the recorded entropies have six digits.
 #[test]
 fn recorded_trajectories_replay_token_for_token() {
-    let weights = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/redraft-tiny/redraft-tiny-bf16.gguf");
+    let weights =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/redraft-tiny/redraft-tiny-bf16.gguf");
     let mut model = Model::open(&weights, &LoadOptions::default()).unwrap();
     for n in 0..5 {
         let golden = TraceFile::open(&testdata().join(format!("redraft-tiny/traj-{n}.safetensors"))).unwrap();
@@ -24,7 +27,10 @@ fn recorded_trajectories_replay_token_for_token() {
         let limits = Limits { all: true, ..Preset::F32.into() };
         let report = compare(&golden, &candidate, &limits);
         assert!(report.ok, "traj-{n}: {report:#?}");
-        assert!(report.rows.iter().any(|r| r.name == "accepted") && report.rows.iter().any(|r| r.name == "sequence"));
+        assert!(
+            report.rows.iter().any(|r| r.name == "accepted")
+                && report.rows.iter().any(|r| r.name == "sequence")
+        );
     }
 }
 
@@ -61,7 +67,8 @@ fn the_embedded_model_answers() {
             interrupt: None,
         };
         let draws = Philox { seed: 0, vocab_len: model.shape().vocab_len as u32 };
-        let g = generate(&mut model, &mut session, &request, &draws, &mut |_| ControlFlow::Continue(())).unwrap();
+        let g =
+            generate(&mut model, &mut session, &request, &draws, &mut |_| ControlFlow::Continue(())).unwrap();
         assert_eq!(g.finish, Finish::Stop, "{question}");
         assert!(g.canvases.iter().all(|c| c.stop == Stop::Converged || c.steps == 48));
         let answer = tokenizer.decode(&g.ids, false);

@@ -31,8 +31,12 @@ mod x86;
 pub use level::CpuLevel;
 
 /// Entry in [`BACKENDS`](crate::BACKENDS).
-pub(crate) const SPEC: BackendSpec =
-    BackendSpec { name: "cpu", about: "all threads, AVX2, AVX-512 or NEON; the canonical f32 bits", create };
+pub(crate) const SPEC: BackendSpec = BackendSpec {
+    name: "cpu",
+    about: "all threads, AVX2, AVX-512 or NEON; the canonical f32 bits",
+    precisions: &[Precision::F32],
+    create,
+};
 
 fn create(options: &BackendOptions, weights: Arc<WeightTable>) -> Result<Box<dyn Backend>, ComputeError> {
     if options.precision != Precision::F32 {

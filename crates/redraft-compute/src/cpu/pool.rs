@@ -167,6 +167,10 @@ impl Pool {
 
     /// Calls `f(participant, i)` for each `i` in `0..n`, each exactly once.
     pub(crate) fn each(&self, n: usize, f: impl Fn(usize, usize) + Sync) {
+        if n <= 1 {
+            // Nothing to share: waking the others would cost more than small ops take.
+            return (0..n).for_each(|i| f(0, i));
+        }
         let next = AtomicUsize::new(0);
         self.run(&|thread| {
             loop {

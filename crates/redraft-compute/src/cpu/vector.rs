@@ -5,10 +5,10 @@
 //! supplies [`Lanes`] for its vector type and the few methods of [`Isa`]; every kernel is written once over
 //! these two and compiled once per instruction set (see [`table`](super::table)).
 
+use crate::math::reduce::tree;
 use crate::math::{IntLanes, Lanes};
 
-/// Lanes of a vector.
-pub(crate) const LANES: usize = 16;
+pub(crate) use crate::math::reduce::LANES;
 
 /// Sixteen consecutive numbers in memory.
 pub(crate) type Row16 = [f32; LANES];
@@ -53,14 +53,7 @@ pub(crate) trait Isa: Copy {
     fn sum(self, v: Self::V) -> f32 {
         let mut x = [0.0; LANES];
         self.store(v, &mut x);
-        let mut half = LANES / 2;
-        while half > 0 {
-            for i in 0..half {
-                x[i] += x[i + half];
-            }
-            half /= 2;
-        }
-        x[0]
+        tree(x)
     }
 
     /// The largest lane.

@@ -29,7 +29,8 @@ pub(super) fn embed<A: Arithmetic>(o: &Embed, cx: &mut OpCx<'_, A::R>) -> Result
     Ok(())
 }
 
-/// `out[t] = (sum_v probs[t][v] * table[v]) * scale`, `v` ascending from +0.
+/// `out[t] = (sum_v probs[t][v] * table[v]) * scale`, `v` ascending from +0. Ids of probability zero
+/// are left out; adding their products would change nothing but for a row that is not finite.
 pub(super) fn soft_embed<A: Arithmetic>(o: &SoftEmbed, cx: &mut OpCx<'_, A::R>) -> Result<(), ComputeError> {
     let n = o.out.cols();
     let vocab = o.probs.cols();
@@ -40,6 +41,9 @@ pub(super) fn soft_embed<A: Arithmetic>(o: &SoftEmbed, cx: &mut OpCx<'_, A::R>) 
         let row = rows.get(0, v)?;
         for (t, out) in out.chunks_exact_mut(n.max(1)).enumerate() {
             let p = probs[t * vocab + v];
+            if p == A::R::default() {
+                continue;
+            }
             for (out, &w) in out.iter_mut().zip(row) {
                 *out = *out + p * w;
             }

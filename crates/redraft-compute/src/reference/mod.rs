@@ -16,6 +16,7 @@ mod norm;
 mod rope;
 mod softmax;
 mod stats;
+pub(crate) use stats::TILE;
 
 #[cfg(test)]
 mod properties;
@@ -32,11 +33,16 @@ use crate::host::{HostBackend, HostKernels, OpCx};
 use crate::weight::WeightTable;
 use crate::{ComputeError, Op};
 
-use arithmetic::{Arithmetic, Bf16, F32, F64};
+pub(crate) use arithmetic::F32;
+use arithmetic::{Arithmetic, Bf16, F64};
 
 /// Entry in [`BACKENDS`](crate::BACKENDS).
-pub(crate) const SPEC: BackendSpec =
-    BackendSpec { name: "reference", about: "the definition: scalar, one thread; f32, f64 or bf16", create };
+pub(crate) const SPEC: BackendSpec = BackendSpec {
+    name: "reference",
+    about: "the definition: scalar, one thread; f32, f64 or bf16",
+    precisions: &[Precision::F32, Precision::F64, Precision::Bf16],
+    create,
+};
 
 fn create(options: &BackendOptions, weights: Arc<WeightTable>) -> Result<Box<dyn Backend>, ComputeError> {
     if let Some(level) = options.level.as_deref().filter(|&l| l != LEVEL) {

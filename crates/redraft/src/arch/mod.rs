@@ -49,6 +49,9 @@ pub trait Arch: Send + Sync {
     fn canvas(&self, b: &mut ProgramBuilder, ids: Val, prev: Option<Val>) -> Result<Val, ComputeError>;
 }
 
+/// Reads hyper-parameters and weights of a file; what had to be assumed is added to the notes.
+pub type LoadArch = fn(&Gguf, &mut WeightLoader<'_>, &mut Vec<String>) -> Result<Box<dyn Arch>, Error>;
+
 /// One entry of [`ARCHS`].
 pub struct ArchSpec {
     /// `general.architecture`.
@@ -56,7 +59,7 @@ pub struct ArchSpec {
     /// One line for listings.
     pub about: &'static str,
     /// Reads hyper-parameters and weights.
-    pub load: fn(&Gguf, &mut WeightLoader<'_>, &mut Vec<String>) -> Result<Box<dyn Arch>, Error>,
+    pub load: LoadArch,
     /// Shapes of well-known models, for `redraft synth`.
     pub presets: &'static [Preset],
 }
@@ -145,7 +148,7 @@ impl<'a> Hyper<'a> {
 
     /// Query heads must share key-value heads evenly in every layer.
     pub(crate) fn grouped_heads(&self, heads: &[usize], kv_heads: &[usize]) -> Result<(), Error> {
-        match (0..heads.len()).find(|&i| heads[i] % kv_heads[i] != 0) {
+        match (0..heads.len()).find(|&i| !heads[i].is_multiple_of(kv_heads[i])) {
             None => Ok(()),
             Some(i) => {
                 let expected = format!("a divisor of the {} query heads of layer {i}", heads[i]);

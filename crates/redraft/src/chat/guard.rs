@@ -71,9 +71,13 @@ impl ControlTokens {
         });
         let harmless =
             |tail: &&str| !texts.iter().any(|t| t.starts_with(*tail) || tail.starts_with(t.as_str()));
-        Some(tails.filter(harmless).collect())
+        Some(tails.filter(harmless).take(MAX_UNMARKED).collect())
     }
 }
+
+/// Strings that a template may look for, at most. Each is compared with every guarded character of the
+/// messages; templates in use spell out a handful.
+const MAX_UNMARKED: usize = 256;
 
 /// How messages are marked.
 pub(crate) struct Marking<'a> {

@@ -5,11 +5,12 @@ use std::io::Write;
 use redraft_gguf::{DType, Gguf, GgufError, GgufWriter, TensorInfo, codec};
 
 use crate::Error;
+use crate::file_type::{file_type_id, fitting};
 
 /// Which tensor gets which type.
 #[derive(Debug, Clone)]
 pub struct Recipe {
-    /// Type of the matrices. Rows that do not divide into its blocks take the next type of 32-blocks.
+    /// Type of the matrices. Rows that do not divide into its blocks take a larger type that fits.
     pub matrices: DType,
     /// Type of the token embedding, which is the output head too; none takes that of the matrices.
     pub token_embd: Option<DType>,
@@ -24,41 +25,18 @@ pub struct Summary {
     pub types: Vec<(DType, usize)>,
 }
 
-/// `general.file_type` by the type of most matrices, as llama.cpp numbers them.
-const FILE_TYPES: &[(DType, u32)] = &[
-    (DType::F32, 0),
-    (DType::F16, 1),
-    (DType::Q4_0, 2),
-    (DType::Q8_0, 7),
-    (DType::Q5_0, 8),
-    (DType::Q5_1, 9),
-    (DType::Q4_K, 15),
-    (DType::Q5_K, 17),
-    (DType::Q6_K, 18),
-    (DType::BF16, 32),
-];
-
 impl Recipe {
     /// Type of a tensor. Vectors and routers keep theirs: they are small, and a router picks experts by small
-    /// differences.
+    /// differences. So do tensors that are not of real numbers.
     fn dtype(&self, t: &TensorInfo) -> DType {
-        if t.dims.len() < 2 || t.name.ends_with("ffn_gate_inp.weight") {
+        if t.dims.len() < 2 || t.name.ends_with("ffn_gate_inp.weight") || codec(t.dtype).is_none() {
             return t.dtype;
         }
         let wanted = match self.token_embd {
             Some(d) if t.name == "token_embd.weight" => d,
             _ => self.matrices,
         };
-        let fits = |d: DType| d.info().is_some_and(|i| t.row_len().is_multiple_of(i.block_len as u64));
-        if fits(wanted) {
-            return wanted;
-        }
-        let fallback = match wanted {
-            DType::Q4_K => DType::Q5_0,
-            DType::Q5_K => DType::Q5_1,
-            _ => DType::Q8_0,
-        };
-        if fits(fallback) { fallback } else { DType::F16 }
+        fitting(wanted, t.row_len())
     }
 }
 
@@ -68,15 +46,18 @@ impl Recipe {
 /// A type that cannot be decoded or encoded, naming the tensor; those of writing.
 pub fn quantize<W: Write>(gguf: &Gguf, recipe: &Recipe, out: W) -> Result<Summary, Error> {
     let mut metadata = gguf.metadata().clone();
-    if let Some((_, id)) = FILE_TYPES.iter().find(|(d, _)| *d == recipe.matrices) {
-        metadata.set("general.file_type", *id);
+    if let Some(id) = file_type_id(recipe.matrices) {
+        metadata.set("general.file_type", id);
     }
     metadata.set("general.quantization_version", 2u32);
     let mut writer = GgufWriter::with_metadata(metadata);
     let mut types: Vec<(DType, usize)> = Vec::new();
     for t in gguf.tensors() {
         let to = recipe.dtype(t);
-        writer.add_tensor(&t.name, &t.dims, to)?;
+        match to == t.dtype {
+            true => writer.add_raw_tensor(&t.name, &t.dims, to, t.n_bytes)?,
+            false => writer.add_tensor(&t.name, &t.dims, to)?,
+        }
         match types.iter_mut().find(|(d, _)| *d == to) {
             Some((_, n)) => *n += 1,
             None => types.push((to, 1)),
@@ -105,7 +86,8 @@ fn encode(
     to: DType,
     write: &mut dyn FnMut(&[u8]) -> Result<(), GgufError>,
 ) -> Result<(), Error> {
-    let unusable = |d: DType| Error::Weights { problems: vec![format!("{}: no codec for {}", t.name, d.name())] };
+    let unusable =
+        |d: DType| Error::Weights { problems: vec![format!("{}: no codec for {}", t.name, d.name())] };
     let (decoder, encoder) = (codec(t.dtype).ok_or(unusable(t.dtype))?, codec(to).ok_or(unusable(to))?);
     let len = t.row_len();
     let bytes = |d: DType| d.row_bytes(len).map(|n| n as usize).ok_or(unusable(d));
@@ -133,5 +115,56 @@ impl<W: Write> Write for Counted<W> {
 
     fn flush(&mut self) -> std::io::Result<()> {
         self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A matrix, a matrix with odd rows, a router, a vector, and a tensor of a type nobody can decode.
+    #[test]
+    fn matrices_change_and_everything_else_is_copied() {
+        let values: Vec<f32> = (0..512).map(|i| ((i * 37) % 101) as f32 / 50.0 - 1.0).collect();
+        let bytes = |n: usize| -> Vec<u8> { values[..n].iter().flat_map(|x| x.to_le_bytes()).collect() };
+        let mut w = GgufWriter::new();
+        w.metadata_mut().set("general.architecture", "any");
+        let plan: [(&str, &[u64]); 4] = [
+            ("a.weight", &[256, 2]),
+            ("b.weight", &[32, 3]),
+            ("ffn_gate_inp.weight", &[256, 2]),
+            ("n.weight", &[256]),
+        ];
+        for (name, dims) in plan {
+            w.add_tensor(name, dims, DType::F32).unwrap();
+        }
+        w.add_raw_tensor("odd", &[5], DType(99), 7).unwrap();
+        let mut out = w.begin(Vec::new()).unwrap();
+        for (name, dims) in plan {
+            out.write_tensor(name, &bytes(dims.iter().product::<u64>() as usize)).unwrap();
+        }
+        out.write_tensor("odd", b"sevenby").unwrap();
+        let input = Gguf::from_bytes(out.finish().unwrap().into()).unwrap();
+
+        let mut written = Vec::new();
+        let recipe = Recipe { matrices: DType::Q4_K, token_embd: None };
+        let done = quantize(&input, &recipe, &mut written).unwrap();
+        assert_eq!(done.bytes, written.len() as u64);
+        let g = Gguf::from_bytes(written.into()).unwrap();
+        let dtype = |name: &str| g.tensor(name).unwrap().dtype;
+        assert_eq!((dtype("a.weight"), dtype("b.weight")), (DType::Q4_K, DType::Q5_0));
+        for name in ["ffn_gate_inp.weight", "n.weight", "odd"] {
+            let (a, b) = (input.tensor(name).unwrap(), g.tensor(name).unwrap());
+            assert_eq!(a.dtype, b.dtype, "{name}");
+            assert_eq!(input.tensor_bytes(a)[..7], g.tensor_bytes(b)[..7], "{name}");
+        }
+        assert_eq!(g.metadata().u32("general.file_type").unwrap(), 15);
+        let mut back = vec![0.0; 512];
+        codec(DType::Q4_K).unwrap().dequantize(&g.tensor_bytes(g.tensor("a.weight").unwrap()), &mut back);
+        let worst = back.iter().zip(&values).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(
+            worst < 2.0 / 15.0,
+            "half a step of sixteen levels over the range, with room for the scales: {worst}"
+        );
     }
 }

@@ -34,7 +34,7 @@ impl Draws for Philox {
     }
 
     fn uniform(&self, canvas: usize, step: usize, len: usize) -> Vec<f64> {
-        (0..len as u32).map(|p| f64::from(rng::uniform(self.seed, canvas as u32, step as u32, p))).collect()
+        (0..len as u32).map(|p| rng::uniform(self.seed, canvas as u32, step as u32, p)).collect()
     }
 
     fn renoise(&self, canvas: usize, step: usize, len: usize) -> Vec<u32> {

@@ -229,11 +229,8 @@ pub fn generate(
         wanted: request.full_logits,
         logits: Vec::new(),
     };
-    let mut flow = ControlFlow::Continue(());
     session.set_prompt(model, &request.prompt, &mut sink, &mut |done, total| {
-        if flow.is_continue() {
-            flow = on_event(&Event::Prompt { done, total });
-        }
+        on_event(&Event::Prompt { done, total })
     })?;
     let mut timings = Timings { prompt: start.elapsed(), ..Timings::default() };
     let mut hashes = Hashes { logits: Sha256::new(), full: request.full_logits.then(Sha256::new) };
@@ -242,9 +239,6 @@ pub fn generate(
     let mut canvases = Vec::new();
     let mut end = None;
     for canvas in 0..n_canvases {
-        if flow.is_break() {
-            return Err(Error::Interrupted);
-        }
         if canvas > 0 {
             let from = committed.len() - len;
             session.extend(model, &committed[from..], &mut sink)?;
@@ -261,7 +255,9 @@ pub fn generate(
         }
         let emitted = end.unwrap_or(committed.len() + len).min(request.max_tokens);
         let emitted = &ids[..emitted - committed.len()];
-        flow = on_event(&Event::Commit { canvas, ids: &ids, emitted, stop: report.stop });
+        if on_event(&Event::Commit { canvas, ids: &ids, emitted, stop: report.stop }).is_break() {
+            return Err(Error::Interrupted);
+        }
         canvases.push(report);
         committed.extend_from_slice(&ids);
         if end.is_some() {

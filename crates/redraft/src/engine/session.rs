@@ -1,5 +1,7 @@
 //! A sequence: what the KV cache holds, as tokens.
 
+use std::ops::ControlFlow;
+
 use redraft_compute::SeqId;
 
 use super::TapSink;
@@ -8,7 +10,8 @@ use crate::{Error, Model};
 /// Rows of one prompt pass at most; longer prompts run in chunks, with the same bits, in bounded memory.
 const PROMPT_CHUNK: usize = 512;
 
-/// A sequence of tokens whose keys and values are cached. Created by [`Model::session`].
+/// A sequence of tokens whose keys and values are cached. Created by [`Model::session`]; its memory stays with
+/// the model's backend until [`Model::close`] or the end of the model.
 #[derive(Debug)]
 pub struct Session {
     seq: SeqId,
@@ -30,23 +33,26 @@ impl Session {
     }
 
     /// Makes the cache hold exactly `prompt`: what it shares with the cached tokens from the start is kept,
-    /// the rest is computed. `progress` gets tokens done and tokens in all.
+    /// the rest is computed. `progress` gets tokens done and tokens in all, after each chunk.
     ///
     /// # Errors
-    /// Those of the passes; the cache then holds a shorter prefix of the prompt.
+    /// [`Error::Interrupted`] when `progress` breaks; those of the passes. The cache then holds a shorter
+    /// prefix of the prompt.
     pub fn set_prompt(
         &mut self,
         model: &mut Model,
         prompt: &[u32],
         sink: &mut dyn TapSink,
-        progress: &mut dyn FnMut(usize, usize),
+        progress: &mut dyn FnMut(usize, usize) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         let shared = self.tokens.iter().zip(prompt).take_while(|(a, b)| a == b).count();
         model.backend.seq_truncate(self.seq, shared)?;
         self.tokens.truncate(shared);
         for chunk in prompt[shared..].chunks(PROMPT_CHUNK) {
             self.extend(model, chunk, sink)?;
-            progress(self.tokens.len(), prompt.len());
+            if progress(self.tokens.len(), prompt.len()).is_break() {
+                return Err(Error::Interrupted);
+            }
         }
         Ok(())
     }

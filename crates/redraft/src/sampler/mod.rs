@@ -169,22 +169,28 @@ impl SamplerSpec {
                 (Some(key), Range::Float { .. }) => meta.opt_f32(key)?.map(decimal),
                 (None, _) => None,
             };
-            values.insert(p.name, p.checked(stored.unwrap_or(p.default))?);
+            let given = overrides.iter().rev().find(|(name, _)| name == p.name);
+            let value = match (given, stored, p.gguf_key) {
+                (Some(&(_, value)), ..) => p.checked(p.name, value)?,
+                (None, Some(value), Some(key)) => p.checked(key, value)?,
+                _ => p.default,
+            };
+            values.insert(p.name, value);
         }
-        for (name, value) in overrides {
-            let p = self.params.iter().find(|p| p.name == name).ok_or_else(|| Error::Request {
+        match overrides.iter().find(|(name, _)| !self.params.iter().any(|p| p.name == name)) {
+            None => Ok(Params(values)),
+            Some((name, _)) => Err(Error::Request {
                 what: format!("parameter of the sampler {}", self.name),
                 expected: self.params.iter().map(|p| p.name).collect::<Vec<_>>().join(", "),
                 found: name.clone(),
-            })?;
-            values.insert(p.name, p.checked(*value)?);
+            }),
         }
-        Ok(Params(values))
     }
 }
 
 impl ParamSpec {
-    fn checked(&self, x: f64) -> Result<f64, Error> {
+    /// `what` is the parameter or the metadata key that says `x`.
+    fn checked(&self, what: &str, x: f64) -> Result<f64, Error> {
         let ok = match self.range {
             Range::Int { min, max } => x.fract() == 0.0 && (f64::from(min)..=f64::from(max)).contains(&x),
             Range::Float { min, max } => (min..=max).contains(&x),
@@ -192,7 +198,7 @@ impl ParamSpec {
         if ok {
             return Ok(x);
         }
-        Err(Error::Request { what: self.name.into(), expected: self.range.to_string(), found: x.to_string() })
+        Err(Error::Request { what: what.into(), expected: self.range.to_string(), found: x.to_string() })
     }
 }
 

@@ -19,6 +19,8 @@ pub use file::{Summary, SynthError, write};
 
 use redraft_gguf::{DType, GgufError, GgufWriter, Metadata};
 
+use crate::file_type::{file_type_id, fitting};
+
 /// What a model file holds, without the weights.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
@@ -79,18 +81,16 @@ pub enum Fill {
 pub struct FileType {
     /// Name on the command line.
     pub name: &'static str,
-    /// Its number under `general.file_type`.
-    pub id: u32,
     rule: fn(Role) -> DType,
 }
 
 /// All file types that can be written.
 pub static FILE_TYPES: &[FileType] = &[
-    FileType { name: "q4_k_m", id: 15, rule: q4_k_m },
-    FileType { name: "q8_0", id: 7, rule: |_| DType::Q8_0 },
-    FileType { name: "f16", id: 1, rule: |_| DType::F16 },
-    FileType { name: "bf16", id: 32, rule: |_| DType::BF16 },
-    FileType { name: "f32", id: 0, rule: |_| DType::F32 },
+    FileType { name: "q4_k_m", rule: q4_k_m },
+    FileType { name: "q8_0", rule: |_| DType::Q8_0 },
+    FileType { name: "f16", rule: |_| DType::F16 },
+    FileType { name: "bf16", rule: |_| DType::BF16 },
+    FileType { name: "f32", rule: |_| DType::F32 },
 ];
 
 /// Four bits, six where it matters most: in the first and the last eighth of the layers and in every third
@@ -121,14 +121,7 @@ impl FileType {
         if tensor.role == Role::Float {
             return DType::F32;
         }
-        let dtype = (self.rule)(tensor.role);
-        // Rows that are no whole number of super-blocks get the next larger type with blocks of 32.
-        match dtype {
-            _ if tensor.dims.first().and_then(|&row| dtype.row_bytes(row)).is_some() => dtype,
-            DType::Q4_K => DType::Q5_0,
-            DType::Q6_K => DType::Q8_0,
-            other => other,
-        }
+        fitting((self.rule)(tensor.role), tensor.dims.first().copied().unwrap_or(0))
     }
 }
 
@@ -140,7 +133,9 @@ impl Plan {
     pub fn writer(&self, file_type: &FileType) -> Result<GgufWriter, GgufError> {
         let mut w = GgufWriter::with_metadata(self.metadata.clone());
         w.metadata_mut().set("general.quantization_version", 2u32);
-        w.metadata_mut().set("general.file_type", file_type.id);
+        if let Some(id) = file_type_id((file_type.rule)(Role::Matrix)) {
+            w.metadata_mut().set("general.file_type", id);
+        }
         for t in &self.tensors {
             w.add_tensor(&t.name, &t.dims, file_type.dtype(t))?;
         }

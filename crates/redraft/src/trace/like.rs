@@ -2,8 +2,10 @@
 
 use std::ops::ControlFlow;
 
+use redraft_compute::TapKey;
+
 use super::{GenerationRecorder, PassRecorder, TraceFile};
-use crate::engine::{CanvasPass, Draws, Philox, Previous, Request, canvas_pass, generate};
+use crate::engine::{CanvasPass, Draws, Philox, Previous, Request, Session, canvas_pass, generate};
 use crate::sampler::sampler;
 use crate::{Error, Model};
 
@@ -38,6 +40,21 @@ fn forward(model: &mut Model, golden: &TraceFile) -> Result<TraceFile, Error> {
         false => vec![prompt.len() as i64],
     };
     let mut recorder = PassRecorder::new(|name: &str, _| golden.tensors.contains_key(name));
+    let mut session = model.session()?;
+    let done = passes(model, &mut session, golden, &prompt, &chunks, &mut recorder);
+    model.close(session);
+    done.map(|()| recorder.file)
+}
+
+/// The prompt in chunks, then the canvas if there is one.
+fn passes<F: Fn(&str, TapKey) -> bool>(
+    model: &mut Model,
+    session: &mut Session,
+    golden: &TraceFile,
+    prompt: &[u32],
+    chunks: &[i64],
+    recorder: &mut PassRecorder<F>,
+) -> Result<(), Error> {
     let masks = |prefix: &str| -> Vec<(usize, usize)> {
         let find = |(name, t): (&String, &super::Tensor)| {
             let layer = name.strip_prefix(prefix)?.strip_prefix("kq_visible-")?.parse().ok()?;
@@ -45,8 +62,7 @@ fn forward(model: &mut Model, golden: &TraceFile) -> Result<TraceFile, Error> {
         };
         golden.tensors.iter().filter_map(find).collect()
     };
-    let mut session = model.session()?;
-    let mut rest = &prompt[..];
+    let mut rest = prompt;
     for (i, &n) in chunks.iter().enumerate() {
         let n = usize::try_from(n).ok().filter(|n| (1..=rest.len()).contains(n)).ok_or_else(|| {
             golden.wrong(format!("chunk_lengths {chunks:?} do not divide a prompt of {}", prompt.len()))
@@ -55,7 +71,7 @@ fn forward(model: &mut Model, golden: &TraceFile) -> Result<TraceFile, Error> {
         rest = later;
         recorder.prefix = if i == 0 { "enc/".into() } else { format!("enc{}/", i + 1) };
         recorder.masks = masks(&recorder.prefix);
-        session.extend(model, chunk, &mut recorder)?;
+        session.extend(model, chunk, recorder)?;
     }
     if !rest.is_empty() {
         return Err(
@@ -68,10 +84,9 @@ fn forward(model: &mut Model, golden: &TraceFile) -> Result<TraceFile, Error> {
         let previous = given.as_deref().map_or(Previous::None, Previous::Given);
         recorder.prefix = "dec/".into();
         recorder.masks = masks(&recorder.prefix);
-        canvas_pass(model, &session, CanvasPass { ids: &ids, previous, sampling: None }, &mut recorder)?;
+        canvas_pass(model, session, CanvasPass { ids: &ids, previous, sampling: None }, recorder)?;
     }
-    model.close(session);
-    Ok(recorder.file)
+    Ok(())
 }
 
 /// Settings of a recorded trajectory, the metadata `config`.
@@ -174,7 +189,10 @@ fn trajectory(model: &mut Model, golden: &TraceFile) -> Result<TraceFile, Error>
     let mut recorder = GenerationRecorder::default();
     if request.full_logits {
         let steps = golden.ints("raw_logits_step")?;
-        recorder.logits_steps = steps.into_iter().filter_map(|s| usize::try_from(s).ok()).collect();
+        if steps.first().is_some_and(|&s| s < 0) || !steps.windows(2).all(|w| w[0] < w[1]) {
+            return Err(golden.wrong(format!("raw_logits_step must ascend, found {steps:?}")));
+        }
+        recorder.logits_steps = steps.into_iter().map(|s| s as usize).collect();
     }
     let mut session = model.session()?;
     let done = generate(model, &mut session, &request, &draws, &mut |event| {
@@ -221,7 +239,12 @@ fn recorded(model: &Model, golden: &TraceFile) -> Result<Recorded, Error> {
     let u = golden.tensors.get("u").map(|t| t.data.to_f64());
     let denoiser = golden.tensors.contains_key("denoiser").then(|| golden.ids("denoiser")).transpose()?;
     match (&u, &denoiser) {
-        (Some(u), _) => rows("u", u.len(), index.len())?,
+        (Some(u), _) => {
+            rows("u", u.len(), index.len())?;
+            if let Some(x) = u.iter().find(|x| !(0.0 < **x && **x <= 1.0)) {
+                return Err(golden.wrong(format!("tensor u: expected numbers in (0, 1], found {x}")));
+            }
+        }
         (None, Some(d)) => rows("denoiser", d.len(), index.len())?,
         (None, None) => return Err(golden.wrong("neither u nor denoiser is there to replay".into())),
     }

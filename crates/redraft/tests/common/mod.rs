@@ -1,6 +1,7 @@
 //! What several suites need: the models and goldens in `testdata`, and float variants of a model.
 
 #![allow(dead_code, reason = "each suite uses a part")]
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +24,8 @@ pub(crate) fn oracle_cases() -> Vec<(String, TraceFile)> {
     let dir = testdata().join("oracle/cases");
     let mut paths: Vec<PathBuf> = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).collect();
     paths.sort();
-    let case = |p: &PathBuf| (p.file_stem().unwrap().to_string_lossy().into_owned(), TraceFile::open(p).unwrap());
+    let case =
+        |p: &PathBuf| (p.file_stem().unwrap().to_string_lossy().into_owned(), TraceFile::open(p).unwrap());
     paths.iter().map(case).collect()
 }
 

@@ -1,7 +1,7 @@
 //! Ops without sums: each result depends on one place of each argument.
 //!
 //! 1. Sixteen elements at a time, then a tail padded with zeros.
-//! 2. The canonical function, small results flushed (N6).
+//! 2. The canonical function, small results flushed (`docs/numerics.md`, section 2).
 
 use crate::cpu::vector::{Isa, LANES, Row16};
 use crate::math::{self, Lanes};

@@ -1,7 +1,7 @@
 //! From rows of weights (or keys) to a panel `[k][16]`: column `j` of the panel is row `j`.
 //!
 //! 1. Sixteen rows, sixteen elements each, are loaded or made from the block's integers.
-//! 2. Small numbers are flushed (N6), so that no product in the kernel can be subnormal.
+//! 2. Small numbers are flushed (`docs/numerics.md`, section 2), so that no product in the kernel can be subnormal.
 //! 3. The square of 16 x 16 is transposed into 16 rows of the panel.
 
 use redraft_gguf::Unpacked;

@@ -11,9 +11,7 @@
 use super::softmax::max;
 use crate::cpu::vector::{Isa, LANES};
 use crate::math::{self, Lanes};
-
-/// Ids of a tile of the sample's running sum.
-const TILE: usize = 1024;
+use crate::reference::TILE;
 
 /// Statistics of one row.
 #[derive(Debug, Clone, Copy)]
