@@ -1,9 +1,9 @@
 //! Opens models for commands: progress, notes, times.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use redraft::compute::Precision;
 use redraft::gguf::{DType, Gguf, OpenOptions};
 use redraft::{Error, LoadOptions, Model};
@@ -36,8 +36,8 @@ pub(crate) fn open(
         Some(path) => {
             let size = std::fs::metadata(path).map_or(0, |m| m.len());
             let what = path.file_name().map_or_else(|| "model".into(), |n| n.to_string_lossy().into_owned());
-            let model =
-                Model::open(path, &options).with_context(|| format!("cannot load {}", path.display()))?;
+            refuse_folder(path)?;
+            let model = Model::open(path, &options).map_err(|e| about_file(e, path))?;
             if options.mmap && (size > 1 << 30 || out.verbose > 0) {
                 read_ahead(&model, &what, size, stop, out)?;
             }
@@ -99,8 +99,26 @@ pub(crate) fn embedded_model() -> anyhow::Result<Model> {
 ///
 /// # Errors
 /// Those of the reader, with the file's name.
-pub(crate) fn open_file(path: &std::path::Path) -> anyhow::Result<Gguf> {
-    Gguf::open(path, &OpenOptions::default()).with_context(|| format!("cannot read {}", path.display()))
+pub(crate) fn open_file(path: &Path) -> anyhow::Result<Gguf> {
+    refuse_folder(path)?;
+    Gguf::open(path, &OpenOptions::default()).map_err(|e| about_file(e, path))
+}
+
+/// What a system says about a folder that is mapped as a file helps nobody.
+fn refuse_folder(path: &Path) -> anyhow::Result<()> {
+    anyhow::ensure!(!path.is_dir(), "{} is a folder: expected a GGUF file", path.display());
+    Ok(())
+}
+
+/// An error about the content of a file, with the file's name unless it says it itself.
+pub(crate) fn about_file<E: std::error::Error + Send + Sync + 'static>(
+    error: E,
+    path: &Path,
+) -> anyhow::Error {
+    let name = path.display().to_string();
+    let named = error.to_string().contains(&name);
+    let error = anyhow::Error::new(error);
+    if named { error } else { error.context(name) }
 }
 
 /// What identifies a model in reports.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::args::prompt::read_stdin;
 use crate::exit::Exit;
-use crate::model::open_file;
+use crate::model::{about_file, open_file};
 use crate::out::Out;
 use crate::ui::table::table;
 
@@ -122,8 +122,7 @@ pub(crate) fn detokenize(args: &DetokenizeArgs, out: Out) -> anyhow::Result<Exit
 /// Reads the vocabulary and nothing else of a model file.
 fn tokenizer(path: Option<&Path>) -> anyhow::Result<Tokenizer> {
     let Some(path) = path else { return Ok(Tokenizer::clone(crate::model::embedded_model()?.tokenizer())) };
-    Tokenizer::from_gguf(open_file(path)?.metadata())
-        .with_context(|| format!("cannot load {}", path.display()))
+    Tokenizer::from_gguf(open_file(path)?.metadata()).map_err(|e| about_file(e, path))
 }
 
 fn tokens(tokenizer: &Tokenizer, ids: &[u32]) -> Vec<Token> {

@@ -51,11 +51,13 @@ impl Status {
     /// One line of text.
     pub(crate) fn line(&self) -> String {
         let Status { canvas, step, steps_max, accepted, canvas_len, mean_entropy, ms_per_step, tok_s } = self;
-        let speed = tok_s.map_or(String::new(), |t| format!(" · {t:.1} tok/s"));
-        let ms = if *ms_per_step < 10.0 { format!("{ms_per_step:.1}") } else { format!("{ms_per_step:.0}") };
+        // One digit after the point where there is room for it.
+        let short = |x: f64| if x < 10.0 { format!("{x:.1}") } else { format!("{x:.0}") };
+        let speed = tok_s.map_or(String::new(), |t| format!(" · {} tok/s", short(t)));
         format!(
-            "canvas {canvas} · step {step}/{steps_max} · accepted {accepted}/{canvas_len} · entropy \
-             {mean_entropy:.3} · {ms} ms/step{speed}"
+            "canvas {canvas} step {step}/{steps_max} · accepted {accepted}/{canvas_len} · entropy \
+             {mean_entropy:.3} · {} ms/step{speed}",
+            short(*ms_per_step)
         )
     }
 }
@@ -140,8 +142,20 @@ pub(crate) fn lines(cells: &[Cell], status: &str, area: Area) -> Vec<Line> {
         1 => format!("+1 line · {status}"),
         n => format!("+{n} lines · {status}"),
     };
-    lines.push(Line::of(Style::Status, cut(&status, columns - 1)));
+    lines.push(Line::of(Style::Status, fitting(&status, columns)));
     lines
+}
+
+/// As many of the status line's figures as fit, from the left.
+fn fitting(status: &str, columns: usize) -> &str {
+    let mut rest = status;
+    while width(rest) > columns {
+        match rest.rfind(" · ") {
+            Some(at) => rest = &rest[..at],
+            None => return cut(rest, columns),
+        }
+    }
+    rest
 }
 
 /// What a cell shows. Noise stays on its line: its newlines and tabs are signs.
@@ -229,9 +243,14 @@ mod tests {
     fn the_status_line_is_cut_to_the_terminal() {
         let status =
             Status { canvas: 1, step: 3, steps_max: 48, accepted: 7, canvas_len: 32, ..Status::default() };
-        assert_eq!(status.line(), "canvas 1 · step 3/48 · accepted 7/32 · entropy 0.000 · 0.0 ms/step");
+        assert_eq!(status.line(), "canvas 1 step 3/48 · accepted 7/32 · entropy 0.000 · 0.0 ms/step");
         let fast = Status { tok_s: Some(12.34), ms_per_step: 31.4, ..status };
-        assert!(fast.line().ends_with("31 ms/step · 12.3 tok/s"), "{}", fast.line());
-        assert_eq!(lines(&[], &status.line(), area(0, 9, 5))[0].text(), "canvas 1");
+        assert!(fast.line().ends_with("31 ms/step · 12 tok/s"), "{}", fast.line());
+        let shown = |columns| lines(&[], &status.line(), area(0, columns, 5))[0].text();
+        assert_eq!(shown(40), "canvas 1 step 3/48 · accepted 7/32");
+        assert_eq!(shown(9), "canvas 1 ");
+        let usual =
+            Status { canvas: 2, step: 12, accepted: 216, canvas_len: 256, ms_per_step: 168.0, ..fast };
+        assert!(width(&usual.line()) <= 80, "a common terminal shows all of it");
     }
 }
