@@ -31,12 +31,16 @@ pub(crate) fn open(
 ) -> anyhow::Result<Loaded> {
     let start = Instant::now();
     let options = args.load_options(precision);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if let Some(n) = args.threads.filter(|&n| n > cores) {
+        out.warn(&format!("{n} threads on {cores} cores wait for each other: slower than -t {cores}"));
+    }
     let model = match &args.model {
         None => embedded(&options)?,
         Some(path) => {
             let size = std::fs::metadata(path).map_or(0, |m| m.len());
             let what = path.file_name().map_or_else(|| "model".into(), |n| n.to_string_lossy().into_owned());
-            refuse_folder(path)?;
+            refuse_special(path)?;
             let model = Model::open(path, &options).map_err(|e| about_file(e, path))?;
             if options.mmap && (size > 1 << 30 || out.verbose > 0) {
                 read_ahead(&model, &what, size, stop, out)?;
@@ -100,13 +104,31 @@ pub(crate) fn embedded_model() -> anyhow::Result<Model> {
 /// # Errors
 /// Those of the reader, with the file's name.
 pub(crate) fn open_file(path: &Path) -> anyhow::Result<Gguf> {
-    refuse_folder(path)?;
+    refuse_special(path)?;
     Gguf::open(path, &OpenOptions::default()).map_err(|e| about_file(e, path))
 }
 
-/// What a system says about a folder that is mapped as a file helps nobody.
-fn refuse_folder(path: &Path) -> anyhow::Result<()> {
-    anyhow::ensure!(!path.is_dir(), "{} is a folder: expected a GGUF file", path.display());
+/// What a system says about a folder that is mapped as a file helps nobody, and a device may never end.
+fn refuse_special(path: &Path) -> anyhow::Result<()> {
+    let Ok(meta) = std::fs::metadata(path) else { return Ok(()) };
+    anyhow::ensure!(!meta.is_dir(), "{} is a folder: expected a GGUF file", path.display());
+    anyhow::ensure!(meta.is_file(), "{} is no regular file: expected a GGUF file", path.display());
+    Ok(())
+}
+
+/// An output that is also an input would be lost before anybody noticed.
+///
+/// # Errors
+/// When `output` is one of the `inputs`, by whatever path.
+pub(crate) fn refuse_overwriting(output: &Path, inputs: &[Option<&Path>]) -> anyhow::Result<()> {
+    let Ok(target) = output.canonicalize() else { return Ok(()) };
+    for input in inputs.iter().flatten() {
+        anyhow::ensure!(
+            input.canonicalize().ok().as_ref() != Some(&target),
+            "{} is also an input of this command: write to another file",
+            output.display()
+        );
+    }
     Ok(())
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use redraft::LoadOptions;
+use redraft::compute::cpu::MAX_THREADS;
 use redraft::compute::{BACKENDS, Precision};
 
 /// Options of commands that compute with a model.
@@ -19,7 +20,7 @@ pub(crate) struct ModelArgs {
     pub(crate) backend: String,
 
     /// Threads; without it as many as the machine has. Results do not depend on it.
-    #[arg(short, long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, env = "REDRAFT_THREADS")]
+    #[arg(short, long, value_name = "N", value_parser = threads, allow_negative_numbers = true, env = "REDRAFT_THREADS")]
     pub(crate) threads: Option<usize>,
 
     /// How numbers are computed. exact: weights as they are in the file, activations in f32; the same bits on
@@ -49,6 +50,13 @@ fn backends() -> PossibleValuesParser {
     let auto = PossibleValue::new("auto").help("the fastest");
     let listed = BACKENDS.iter().map(|b| PossibleValue::new(b.name).help(b.about));
     PossibleValuesParser::new(std::iter::once(auto).chain(listed))
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n @ 1..=MAX_THREADS) => Ok(n),
+        _ => Err(format!("expected a whole number in 1..={MAX_THREADS}")),
+    }
 }
 
 /// A whole number that is not zero.

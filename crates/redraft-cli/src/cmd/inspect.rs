@@ -229,7 +229,8 @@ fn text(r: &Report, full: bool) -> String {
         ),
     ];
     let mut s = String::new();
-    facts.iter().for_each(|(name, value)| s.push_str(&format!("{name:<13} {value}\n")));
+    // One line each: a file's words must not make lines of their own.
+    facts.iter().for_each(|(name, value)| s.push_str(&format!("{name:<13} {}\n", value.replace('\n', "␊"))));
 
     s.push_str(&format!("\nmetadata ({})\n", r.metadata.len()));
     let rows: Vec<Vec<String>> =

@@ -29,6 +29,7 @@ mod vector;
 mod x86;
 
 pub use level::CpuLevel;
+pub use pool::MAX_THREADS;
 
 /// Entry in [`BACKENDS`](crate::BACKENDS).
 pub(crate) const SPEC: BackendSpec = BackendSpec {

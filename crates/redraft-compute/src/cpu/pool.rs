@@ -27,6 +27,9 @@ use std::time::{Duration, Instant};
 /// How long a thread spins before it parks. Regions of one pass follow each other within some 10 µs.
 const SPIN: Duration = Duration::from_micros(200);
 
+/// Most threads of a pool. More than a machine has cores only makes regions wait for each other.
+pub const MAX_THREADS: usize = 256;
+
 /// Spin iterations between two looks at the clock.
 const SPINS_PER_LOOK: u32 = 64;
 
@@ -116,7 +119,7 @@ impl Pool {
     /// A pool of `threads` participants, the caller included. Where the system refuses threads there are
     /// fewer; results do not depend on it.
     pub(crate) fn new(threads: usize) -> Pool {
-        let workers = threads.max(1) - 1;
+        let workers = threads.clamp(1, MAX_THREADS) - 1;
         let shared = Arc::new(Shared {
             epoch: AtomicUsize::new(0),
             region: UnsafeCell::new(None),

@@ -169,7 +169,8 @@ pub fn compare(golden: &TraceFile, candidate: &TraceFile, limits: &Limits) -> Re
         rows.push(row(name, g, c, limits, carried));
     }
     let first = rows.iter().find(|r| !r.ok).map(|r| r.name.clone());
-    let ok = first.is_none() && !rows.is_empty() && (!limits.all || missing.is_empty());
+    let compared = rows.iter().any(|r| !golden.tensors[&r.name].data.is_empty());
+    let ok = first.is_none() && compared && (!limits.all || missing.is_empty());
     Report { ok, first, missing, rows }
 }
 
@@ -189,7 +190,9 @@ fn row(name: &str, g: &Tensor, c: &Tensor, limits: &Limits, carried: bool) -> Ro
         row.note = Some(format!("shape {:?}, golden {:?}", c.shape, g.shape));
         return row;
     }
-    if let (Some(a), Some(b)) = (g.data.to_i64(), c.data.to_i64()) {
+    if g.data.is_int() {
+        // Ids and masks are right or wrong, whatever type the candidate keeps them in.
+        let (a, b) = (g.data.to_f64(), c.data.to_f64());
         let n = a.iter().zip(&b).filter(|(a, b)| a != b).count();
         row.different = Some((n, a.len()));
         row.ok = n == 0;
@@ -202,10 +205,11 @@ fn row(name: &str, g: &Tensor, c: &Tensor, limits: &Limits, carried: bool) -> Ro
     let cos = if aa > 0.0 && bb > 0.0 { ab / (aa * bb).sqrt() } else { f64::from(u8::from(aa == bb)) };
     let nmse = if aa > 0.0 { squared / aa } else { f64::from(u8::from(squared > 0.0)) };
     let max_abs = a.iter().zip(&b).map(|(x, y)| (x - y).abs()).fold(0.0, f64::max);
-    let finite = b.iter().all(|x| x.is_finite());
+    let finite = |x: &[f64]| x.iter().all(|x| x.is_finite());
+    let broken = [("golden", &a), ("candidate", &b)].into_iter().find(|(_, x)| !finite(x));
     // 1e-6 where rounding is carried over steps: an honest f32 run stays below 3e-8.
     let slack = if carried { 1e-6 / Limits::from(limits.preset).nmse } else { 1.0 };
-    row.ok = finite
+    row.ok = broken.is_none()
         && 1.0 - cos <= limits.one_minus_cos * slack
         && nmse <= limits.nmse * slack
         && limits.max_abs.is_none_or(|m| max_abs <= m);
@@ -213,8 +217,8 @@ fn row(name: &str, g: &Tensor, c: &Tensor, limits: &Limits, carried: bool) -> Ro
     row.nmse = Some(nmse);
     row.max_abs = Some(max_abs);
     row.max_ulp = Some(a.iter().zip(&b).map(|(x, y)| ulps(*x as f32, *y as f32)).max().unwrap_or(0));
-    if !finite {
-        row.note = Some("the candidate has NaN or infinity".into());
+    if let Some((which, _)) = broken {
+        row.note = Some(format!("the {which} has NaN or infinity"));
     }
     let base = name.rsplit('/').next().unwrap_or(name);
     if ["logits", "result_output", "raw_logits"].contains(&base)
@@ -307,5 +311,11 @@ mod tests {
         assert_eq!((by("logits").ok, by("logits").argmax), (false, Some((0, 1))));
         let nan = file(&[("logits", vec![1, 2], Elements::F32(vec![f32::NAN, 1.0]))]);
         assert!(!compare(&golden, &nan, &Preset::Quant.into()).ok);
+        let loose = Limits { one_minus_cos: 2.0, nmse: 1e9, all: false, ..Preset::Quant.into() };
+        assert!(!compare(&nan, &c, &loose).ok, "a golden with NaN judges nothing");
+        let floats = file(&[("accepted", vec![2], Elements::F32(vec![1.0, 1.0]))]);
+        assert_eq!(compare(&golden, &floats, &Preset::Half.into()).rows[0].different, Some((1, 2)));
+        let empty = file(&[("logits", vec![0, 5], Elements::F32(Vec::new()))]);
+        assert!(!compare(&empty, &empty, &Preset::F32.into()).ok, "nothing was compared");
     }
 }

@@ -21,8 +21,10 @@ pub fn like(model: &mut Model, golden: &TraceFile) -> Result<TraceFile, Error> {
     } else if golden.tensors.contains_key("prompt_ids") {
         forward(model, golden)?
     } else {
-        let known = "prompt_ids (a forward pass) or step_left (a trajectory)";
-        return Err(golden.wrong(format!("neither {known} is there: not a case of a block-diffusion model")));
+        let inputs = "there is neither prompt_ids (a forward pass) nor step_left (a trajectory)";
+        return Err(golden.wrong(format!(
+            "{inputs}: give a golden with its inputs, not a file of results, and of a block-diffusion model"
+        )));
     };
     // The golden's shapes where the elements are as many: per-head taps are [T, heads, d] there.
     for (name, t) in &mut out.tensors {
@@ -35,6 +37,10 @@ pub fn like(model: &mut Model, golden: &TraceFile) -> Result<TraceFile, Error> {
 
 fn forward(model: &mut Model, golden: &TraceFile) -> Result<TraceFile, Error> {
     let prompt = golden.ids("prompt_ids")?;
+    let (answer, context) = (model.shape().canvas_len, model.shape().context_len);
+    if prompt.len().saturating_add(answer) > context {
+        return Err(Error::ContextOverflow { prompt: prompt.len(), answer, context });
+    }
     let chunks = match golden.tensors.contains_key("chunk_lengths") {
         true => golden.ints("chunk_lengths")?,
         false => vec![prompt.len() as i64],
@@ -80,6 +86,12 @@ fn passes<F: Fn(&str, TapKey) -> bool>(
     }
     if golden.tensors.contains_key("canvas_ids") {
         let ids = golden.ids("canvas_ids")?;
+        let (expected, found) = (model.shape().canvas_len, ids.len());
+        if expected != found {
+            return Err(
+                golden.wrong(format!("tensor canvas_ids: expected a canvas of {expected}, found {found}"))
+            );
+        }
         let given = golden.tensors.get("sc_logits").map(|t| t.data.to_f64());
         let previous = given.as_deref().map_or(Previous::None, Previous::Given);
         recorder.prefix = "dec/".into();

@@ -11,4 +11,4 @@ mod record;
 pub use compare::{Limits, Preset, Report, Row, compare};
 pub use file::{Elements, Tensor, TraceFile};
 pub use like::like;
-pub use record::{GenerationRecorder, PassRecorder, TapFilter};
+pub use record::{GenerationRecorder, PassRecorder, TapFilter, glob};

@@ -25,7 +25,7 @@ impl TapFilter {
 }
 
 /// Whether `text` matches `pattern`, in which `*` stands for any run of characters.
-fn glob(pattern: &str, text: &str) -> bool {
+pub fn glob(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
     let Some(mut rest) = text.strip_prefix(first) else { return false };

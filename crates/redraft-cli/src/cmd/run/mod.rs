@@ -39,7 +39,7 @@ use crate::{interrupt, model};
     echo \"Sort: 4 1 3\" | redraft run\n  \
     redraft run -m model.gguf -n 100 --seed random -v \"Tell me a story\"\n  \
     redraft run --json --steps 16 \"What is 7 + 8?\"\n  \
-    redraft run --raw \"<|turn>user\\nHi<turn|>\\n<|turn>model\\n\"")]
+    printf '<|turn>user\\nHi<turn|>\\n<|turn>model\\n' | redraft run --raw -")]
 pub(crate) struct Args {
     #[command(flatten)]
     prompt: PromptArgs,
@@ -84,6 +84,12 @@ impl When {
 
 /// Runs the command.
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
+    if let Some(path) = &args.trace {
+        model::refuse_overwriting(
+            path,
+            &[args.model.model.as_deref(), args.prompt.chat_template.as_deref()],
+        )?;
+    }
     let text = args.prompt.text()?;
     let stop = interrupt::flag()?;
     let loaded = model::open(&args.model, Precision::F32, &stop, out)?;
@@ -152,6 +158,9 @@ fn answer(
     }
     let done = done?;
     finished?;
+    if done.ids.is_empty() {
+        out.warn("the answer is empty: the model ended at once; another --seed or wording may help");
+    }
     Ok(Report::new(&model, &request, &done, seed, load))
 }
 

@@ -41,7 +41,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "FILE", help_heading = "Trace")]
     output: PathBuf,
 
-    /// Take every input from this golden or trace file, and write the same names.
+    /// Take every input from this golden file or recorded generation, and write the results under its names.
     #[arg(
         long,
         value_name = "FILE",
@@ -111,6 +111,7 @@ struct Written {
 
 /// Runs the command.
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
+    model::refuse_overwriting(&args.output, &[args.model.model.as_deref(), args.like.as_deref()])?;
     let golden = args.like.as_deref().map(TraceFile::open).transpose()?;
     let text = if golden.is_some() { String::new() } else { args.prompt.text()? };
     // Only the loop over steps can stop cleanly; elsewhere Ctrl-C ends the program at once.
@@ -118,6 +119,7 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     let mut model = model::open(&args.model, args.precision, &stop, out)?.model;
     let (kind, mut file) = match &golden {
         Some(golden) => {
+            warn_of_another_model(args, golden, out);
             let mut file = like(&mut model, golden)?;
             file.metadata.extend(metadata::common(&model));
             ("like", file)
@@ -144,6 +146,18 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
         out.text(&format!("{}: {n} tensors, {}\n", report.file, human_bytes(report.bytes)))?;
     }
     Ok(Exit::Done)
+}
+
+/// A golden says which file it was made from; another one gives other numbers.
+fn warn_of_another_model(args: &Args, golden: &TraceFile, out: Out) {
+    let Some(made_from) = golden.metadata.get("model") else { return };
+    let used = args.model.model.as_deref().map_or_else(
+        || "the demo model inside this program".into(),
+        |p| p.file_name().unwrap_or(p.as_os_str()).to_string_lossy().into_owned(),
+    );
+    if used != *made_from {
+        out.warn(&format!("{} was made from {made_from}, this is {used}", golden.name));
+    }
 }
 
 fn known_taps(asked: &[String]) -> String {
@@ -175,6 +189,14 @@ fn forward(args: &Args, model: &mut Model, prompt: &[u32]) -> anyhow::Result<Tra
     let names = if args.taps == ["all"] { Vec::new() } else { args.taps.clone() };
     let filter = TapFilter { names, layers: args.layers.clone() };
     let shape = model.shape().clone();
+    if let Some(range) = args.layers.as_ref().filter(|r| *r.end() >= shape.n_layers) {
+        bail!(
+            "--layers {}..{}: this model has the layers 0..{}",
+            range.start(),
+            range.end(),
+            shape.n_layers - 1
+        );
+    }
     let draws = Philox { seed: args.generate.seed.number(), vocab_len: shape.vocab_len as u32 };
     let canvas = draws.initial(0, shape.canvas_len);
     let mask = |layer| filter.wants(TapKey { name: "kq_visible", layer: Some(layer) });
