@@ -54,7 +54,9 @@ fn mistakes_are_explained() {
         (&m, &["--seed", "-1", "x"], &["--seed", "expected `random` or a whole number"]),
         (&m, &["-n", "-5", "x"], &["--max-tokens", "at least 1"]),
         (&m, &["-n", "0", "x"], &["--max-tokens", "at least 1"]),
-        (&m, &["-t", "0", "x"], &["--threads", "at least 1"]),
+        (&m, &["-t", "0", "x"], &["--threads", "1..=256"]),
+        (&m, &["-t", "18446744073709551615", "x"], &["--threads", "1..=256"]),
+        (&["trace", "-o", "x", "--layers", "1..9", "x"], &["-m", &model], &["--layers 1..9", "layers 0..1"]),
         (&m, &["--tokens", "1,2", "x"], &["cannot be used with"]),
         (&m, &["--raw", "--system", "a", "x"], &["cannot be used with"]),
         (&m, &["-v", "-q", "x"], &["cannot be used with"]),
@@ -98,6 +100,33 @@ fn mistakes_are_explained() {
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// An output that is the model or the golden, even by another path, is refused before anything is computed.
+#[test]
+fn outputs_do_not_overwrite_inputs() {
+    let dir = tempfile::tempdir().unwrap();
+    let copy = |from: &str, name: &str| {
+        let path = dir.path().join(name);
+        std::fs::copy(from, &path).unwrap();
+        path.display().to_string()
+    };
+    let model = copy(&mini(), "model.gguf");
+    let case = crate::testdata("oracle/cases/dg-mini.F32.two-token.safetensors").display().to_string();
+    let golden = copy(&case, "golden.safetensors");
+    let detour = dir.path().join(".").join("model.gguf").display().to_string();
+    let before = (std::fs::read(&model).unwrap(), std::fs::read(&golden).unwrap());
+    for args in [
+        &["trace", "-m", &model, "-o", &model, "x"][..],
+        &["trace", "-m", &model, "-o", &detour, "x"],
+        &["trace", "-m", &model, "--like", &golden, "-o", &golden],
+        &["run", "-m", &model, "--trace", &model, "x"],
+    ] {
+        let done = redraft(args);
+        assert_eq!(done.code, Some(2), "{args:?}: {}", done.err);
+        assert!(done.err.contains("is also an input of this command"), "{}", done.err);
+    }
+    assert!(before == (std::fs::read(&model).unwrap(), std::fs::read(&golden).unwrap()));
 }
 
 #[test]
