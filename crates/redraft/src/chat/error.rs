@@ -57,6 +57,18 @@ pub enum ChatError {
         max: usize,
     },
 
+    /// The template uses a namespace other than for its attributes, so that it could come to contain itself.
+    #[error(
+        "chat template, line {line}: `{name}` may only be made by `set NAME = namespace(…)` and used for its \
+         attributes"
+    )]
+    Namespace {
+        /// Line of the template, from 1.
+        line: usize,
+        /// The namespace, or `namespace` itself.
+        name: String,
+    },
+
     /// A value of the messages, tools or options cannot be given to a template.
     #[error("chat template: {what} cannot be given to the template: {reason}")]
     Value {

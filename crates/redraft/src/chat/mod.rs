@@ -25,6 +25,7 @@ mod guard;
 mod json;
 mod message;
 mod rendered;
+mod sandbox;
 mod template;
 mod time;
 

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::error::ChatError;
 use super::guard::{self, ControlTokens, Marking};
 use super::rendered::RenderedPrompt;
-use super::{Message, functions};
+use super::{Message, functions, sandbox};
 use crate::tokenizer::{Specials, Tokenizer};
 
 /// Longest template that is accepted, fifty times the longest one in use.
@@ -75,12 +75,15 @@ impl ChatTemplate {
     ///
     /// # Errors
     ///
-    /// [`ChatError::Syntax`] with the line, [`ChatError::TooLong`].
+    /// [`ChatError::Syntax`] with the line, [`ChatError::TooLong`], [`ChatError::Namespace`].
     pub fn from_source(source: &str) -> Result<ChatTemplate, ChatError> {
         if source.len() > MAX_SOURCE {
             return Err(ChatError::TooLong { found: source.len(), max: MAX_SOURCE });
         }
         let source = without_generation_tags(source);
+        if let Some((at, name)) = sandbox::escaping_namespace(&source) {
+            return Err(ChatError::Namespace { line: source[..at].matches('\n').count() + 1, name });
+        }
         let mut env = Environment::new();
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
         env.set_syntax(syntax.map_err(|e| ChatError::syntax(&source, &e))?);
@@ -97,6 +100,15 @@ impl ChatTemplate {
     /// [`ChatError::Render`] and [`ChatError::Raised`] with the line of the template,
     /// [`ChatError::OverBudget`], [`ChatError::Unguardable`].
     pub fn render(&self, messages: &[Message], options: &RenderOptions) -> Result<RenderedPrompt, ChatError> {
+        sandbox::on_large_stack(|| self.render_here(messages, options))
+            .map_err(|e| ChatError::Value { what: "a thread to render on", reason: e.to_string() })?
+    }
+
+    fn render_here(
+        &self,
+        messages: &[Message],
+        options: &RenderOptions,
+    ) -> Result<RenderedPrompt, ChatError> {
         // Messages and tools are what a conversation brings; all of it is guarded.
         let mut talk = Map::new();
         let messages = serde_json::to_value(messages)
@@ -206,6 +218,20 @@ fn without_generation_tags(source: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A hundred thousand lists inside each other are freed, and a namespace inside itself is refused.
+    #[test]
+    fn deep_and_circular_values_do_not_overflow_the_stack() {
+        let deep =
+            "{% set n = namespace(x=0) %}{% for i in range(100000) %}{% set n.x = [n.x] %}{% endfor %}done";
+        let template = ChatTemplate::from_source(deep).unwrap();
+        assert_eq!(template.render(&[], &RenderOptions::default()).unwrap().text(), "done");
+        let circle = "\n{% set ns = namespace() %}{% set ns.a = ns %}{{ ns }}";
+        assert_eq!(
+            ChatTemplate::from_source(circle).unwrap_err(),
+            ChatError::Namespace { line: 2, name: "ns".into() }
+        );
+    }
 
     #[test]
     fn generation_tags_become_scopes() {
