@@ -149,11 +149,6 @@ impl DType {
         }
         (len / info.block_len as u64).checked_mul(info.block_bytes as u64)
     }
-
-    /// True when the type stores groups of weights as small integers with shared scales.
-    pub fn is_quantized(self) -> bool {
-        self.info().is_some_and(|t| t.block_len > 1)
-    }
 }
 
 impl fmt::Display for DType {
