@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use redraft::compute::Precision;
 use redraft::gguf::{DType, Gguf, OpenOptions};
+use redraft::receipt::ModelDigests;
 use redraft::{Error, LoadOptions, Model};
 use serde::Serialize;
 
@@ -72,18 +73,36 @@ pub(crate) fn open(
 
 /// Reads all pages of the file, so that the first pass does not wait for the disk.
 fn read_ahead(model: &Model, what: &str, size: u64, stop: &AtomicBool, out: Out) -> anyhow::Result<()> {
-    let bar = Bytes::new(&format!("reading {what}"), size, out.shows_progress(size));
-    model.warm_up(&mut |done, total| {
+    with_bar(&format!("reading {what}"), size, stop, out, |progress| model.warm_up(progress))
+}
+
+/// The digests of a model's file for a receipt, with a progress bar where that takes a while.
+///
+/// # Errors
+/// [`Error::Interrupted`] when `stop` is set meanwhile.
+pub(crate) fn digests(model: &Model, stop: &AtomicBool, out: Out) -> anyhow::Result<ModelDigests> {
+    let size = model.gguf().bytes().len() as u64;
+    with_bar("hashing the model", size, stop, out, |progress| ModelDigests::of(model, progress))
+}
+
+/// Runs something that goes through `size` bytes, under a progress bar.
+fn with_bar<T>(
+    what: &str,
+    size: u64,
+    stop: &AtomicBool,
+    out: Out,
+    work: impl FnOnce(&mut dyn FnMut(u64, u64) -> bool) -> Result<T, Error>,
+) -> anyhow::Result<T> {
+    let bar = Bytes::new(what, size, out.shows_progress(size));
+    let done = work(&mut |done, total| {
         bar.set(done, total);
         !stop.load(Ordering::Relaxed)
     });
     let took = bar.finish().as_secs_f64();
-    if stop.load(Ordering::Relaxed) {
-        return Err(Error::Interrupted.into());
-    }
+    let done = done?;
     let rate = human_bytes((size as f64 / took.max(1e-9)) as u64);
-    out.note(&format!("read {} in {took:.2} s, {rate}/s", human_bytes(size)));
-    Ok(())
+    out.note(&format!("{what}: {} in {took:.2} s, {rate}/s", human_bytes(size)));
+    Ok(done)
 }
 
 /// The demo model inside this program.

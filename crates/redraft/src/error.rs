@@ -89,6 +89,12 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
+    /// A receipt that cannot be read or run again.
+    #[error("receipt: {problem}")]
+    Receipt {
+        /// What is wrong with it.
+        problem: String,
+    },
     /// The caller asked to stop.
     #[error("interrupted")]
     Interrupted,

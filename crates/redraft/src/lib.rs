@@ -10,6 +10,7 @@ pub mod error;
 mod file_type;
 mod layers;
 pub mod model;
+pub mod receipt;
 pub mod sampler;
 pub mod synth;
 pub mod tokenizer;

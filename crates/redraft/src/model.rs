@@ -141,6 +141,17 @@ impl Model {
         hex(&Sha256::digest(&self.gguf.bytes()[..end]))
     }
 
+    /// SHA-256 of the whole file, in hexadecimal. `progress` gets bytes done and bytes in all, and stops the
+    /// reading by returning `false`.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`] when `progress` says so.
+    pub fn sha256_file(&self, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<String, Error> {
+        let mut hash = Sha256::new();
+        self.read_all(&mut |chunk| hash.update(chunk), progress)?;
+        Ok(hex(&hash.finalize()))
+    }
+
     /// Bytes of tensor data.
     pub fn weights_bytes(&self) -> u64 {
         self.weights.iter().map(|w| w.bytes.len() as u64).sum()
@@ -148,18 +159,31 @@ impl Model {
 
     /// Reads every page of a mapped file once, so that the first pass does not wait for the disk. `progress`
     /// gets bytes done and bytes in all, and stops the reading by returning `false`.
-    pub fn warm_up(&self, progress: &mut dyn FnMut(u64, u64) -> bool) {
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`] when `progress` says so.
+    pub fn warm_up(&self, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<(), Error> {
+        let touch = |chunk: &[u8]| chunk.iter().step_by(4096).fold(0u8, |a, &b| a ^ b);
+        self.read_all(&mut |chunk| _ = std::hint::black_box(touch(chunk)), progress)
+    }
+
+    /// Shows the file to `look`, piece by piece.
+    fn read_all(
+        &self,
+        look: &mut dyn FnMut(&[u8]),
+        progress: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<(), Error> {
         const CHUNK: usize = 64 << 20;
         let bytes = self.gguf.bytes();
         let mut done = 0u64;
         for chunk in bytes.chunks(CHUNK) {
-            let touched = chunk.iter().step_by(4096).fold(0u8, |a, &b| a ^ b);
-            std::hint::black_box(touched);
+            look(chunk);
             done += chunk.len() as u64;
             if !progress(done, bytes.len() as u64) {
-                return;
+                return Err(Error::Interrupted);
             }
         }
+        Ok(())
     }
 
     /// A new, empty sequence.

@@ -61,6 +61,7 @@ pub(crate) enum Command {
     Detokenize(cmd::tokenize::DetokenizeArgs),
     Trace(Box<cmd::trace::Args>),
     Compare(cmd::compare::Args),
+    Verify(cmd::verify::Args),
     Synth(cmd::synth::Args),
 }
 

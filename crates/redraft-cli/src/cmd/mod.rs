@@ -7,3 +7,4 @@ pub(crate) mod run;
 pub(crate) mod synth;
 pub(crate) mod tokenize;
 pub(crate) mod trace;
+pub(crate) mod verify;

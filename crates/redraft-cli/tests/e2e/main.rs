@@ -2,6 +2,7 @@
 
 mod inspect;
 mod program;
+mod receipt;
 mod run;
 mod synth;
 mod tokenize;

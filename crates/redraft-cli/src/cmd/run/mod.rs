@@ -13,6 +13,7 @@ use anyhow::Context as _;
 use clap::ValueEnum;
 use redraft::compute::Precision;
 use redraft::engine::{Event, Philox, generate};
+use redraft::receipt::{Receipt, StepRecorder};
 use redraft::trace::GenerationRecorder;
 use redraft::{Error, Model};
 
@@ -58,6 +59,11 @@ pub(crate) struct Args {
     /// Record every step into this file (safetensors), for `trace --like` and `compare`.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     trace: Option<PathBuf>,
+
+    /// Write a receipt of the answer into this file (JSON): digests of the model and of every step, the prompt's
+    /// ids, settings and seed; `verify` runs it again.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    receipt: Option<PathBuf>,
 }
 
 /// `--live`.
@@ -84,11 +90,12 @@ impl When {
 
 /// Runs the command.
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
+    let inputs = [args.model.model.as_deref(), args.prompt.chat_template.as_deref()];
     if let Some(path) = &args.trace {
-        model::refuse_overwriting(
-            path,
-            &[args.model.model.as_deref(), args.prompt.chat_template.as_deref()],
-        )?;
+        model::refuse_overwriting(path, &inputs)?;
+    }
+    if let Some(path) = &args.receipt {
+        model::refuse_overwriting(path, &[&inputs[..], &[args.trace.as_deref()]].concat())?;
     }
     let text = args.prompt.text()?;
     let stop = interrupt::flag()?;
@@ -118,7 +125,7 @@ fn answer(
     let prompt = args.prompt.ids(text, &model, args.generate.profile.is_some())?;
     let (mut request, warning) = args.generate.request(&model, prompt.ids)?;
     prompt.warning.iter().chain(&warning).for_each(|w| out.warn(w));
-    request.interrupt = Some(stop);
+    request.interrupt = Some(Arc::clone(&stop));
     let seed = args.generate.seed.number();
     out.note(&format!("seed {seed}, {} prompt tokens", request.prompt.len()));
     let draws = Philox { seed, vocab_len: model.shape().vocab_len as u32 };
@@ -134,11 +141,15 @@ fn answer(
         out,
     )?;
     let mut recording = args.trace.as_ref().map(|_| Recording::default());
+    let mut steps = args.receipt.as_ref().map(|_| StepRecorder::default());
     let mut failed = None;
     let mut session = model.session()?;
     let done = generate(&mut model, &mut session, &request, &draws, &mut |event| {
         if let Some(r) = &mut recording {
             r.event(event);
+        }
+        if let Some(s) = &mut steps {
+            s.event(event);
         }
         match watch.event(event) {
             Ok(()) => ControlFlow::Continue(()),
@@ -160,6 +171,13 @@ fn answer(
     finished?;
     if done.ids.is_empty() {
         out.warn("the answer is empty: the model ended at once; another --seed or wording may help");
+    }
+    if let (Some(path), Some(steps)) = (&args.receipt, steps) {
+        let digests = model::digests(&model, &stop, out)?;
+        let receipt = Receipt::new(&model, digests, &request, seed, &done, steps);
+        std::fs::write(path, receipt.to_json()?)
+            .with_context(|| format!("cannot write the receipt {}", path.display()))?;
+        out.note(&format!("receipt written to {}", path.display()));
     }
     Ok(Report::new(&model, &request, &done, seed, load))
 }

@@ -1,0 +1,168 @@
+//! `redraft verify`: runs a receipt again.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context as _, bail};
+use redraft::compute::Precision;
+use redraft::engine::{Generation, Philox, generate};
+use redraft::receipt::{Check, Difference, MAX_BYTES, Receipt, model_difference};
+use redraft::{Error, Model};
+use serde::Serialize;
+
+use crate::args::model::ModelArgs;
+use crate::exit::Exit;
+use crate::out::Out;
+use crate::version::VERSION;
+use crate::{interrupt, model};
+
+/// Run a receipt again and say what differs first.
+///
+/// A receipt is written by `run --receipt`. The model file is compared by its digests, then the answer is
+/// generated again from the receipt's token ids, seed and settings, on this machine's backend, and every
+/// denoising step is compared. Exit code 0: everything is equal; 1: it is not, and the first difference is named.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    redraft run --receipt answer.json \"What is 7 + 8?\" && redraft verify answer.json\n  \
+    redraft verify -m model.gguf answer.json\n  \
+    redraft verify --json answer.json | jq .first_difference")]
+pub(crate) struct Args {
+    /// The receipt.
+    #[arg(value_name = "RECEIPT")]
+    receipt: PathBuf,
+
+    #[command(flatten)]
+    model: ModelArgs,
+}
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct Report {
+    verified: bool,
+    first_difference: Option<Difference>,
+    model: String,
+    seed: u64,
+    tokens: usize,
+    canvases: usize,
+    steps: usize,
+    made_by: Maker,
+    here: Maker,
+}
+
+/// Who computed.
+#[derive(Debug, Serialize)]
+struct Maker {
+    version: String,
+    backend: String,
+}
+
+/// Runs the command.
+pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
+    let path = &args.receipt;
+    let receipt = Receipt::parse(&read(path)?).with_context(|| path.display().to_string())?;
+    let stop = interrupt::flag()?;
+    let mut model = model::open(&args.model, Precision::F32, &stop, out)?.model;
+    if args.model.model.is_none() && model.sha256_header() != receipt.model.sha256_header {
+        bail!(
+            "{}: the receipt is not of the demo model inside this program but of {} ({}, {} bytes): give that \
+             file with -m",
+            path.display(),
+            receipt.model.name,
+            receipt.model.architecture,
+            receipt.model.file_bytes
+        );
+    }
+    let here = model::digests(&model, &stop, out)?;
+    let first_difference = match model_difference(&receipt.model, &here) {
+        Some(difference) => Some(difference),
+        None => repeat(&receipt, &mut model, stop).with_context(|| path.display().to_string())?,
+    };
+    let c = model.backend().capabilities();
+    let report = Report {
+        verified: first_difference.is_none(),
+        first_difference,
+        model: receipt.model.name,
+        seed: receipt.seed,
+        tokens: receipt.ids.len(),
+        canvases: receipt.canvases.len(),
+        steps: receipt.canvases.iter().map(|c| c.steps.len()).sum(),
+        made_by: Maker { version: receipt.version, backend: receipt.backend },
+        here: Maker { version: VERSION.to_string(), backend: format!("{} ({})", c.backend, c.level) },
+    };
+    if out.json {
+        out.object(&report)?;
+    } else {
+        out.text(&report.text())?;
+    }
+    Ok(if report.verified { Exit::Done } else { Exit::No })
+}
+
+impl Report {
+    fn text(&self) -> String {
+        let (by, here) = (&self.made_by, &self.here);
+        let mut text = format!(
+            "{}, seed {}: {} tokens, canvases: {}, steps: {}\nmade by   redraft {} on {}\nrepeated  redraft {} on {}\n",
+            self.model,
+            self.seed,
+            self.tokens,
+            self.canvases,
+            self.steps,
+            by.version,
+            by.backend,
+            here.version,
+            here.backend
+        );
+        text.push_str(&match &self.first_difference {
+            None => "equal: the model file, every step and the answer\n".to_string(),
+            Some(d) => {
+                let cut = |x: &str| match x.char_indices().nth(200) {
+                    Some((at, _)) => format!("{} …", &x[..at]),
+                    None => x.to_string(),
+                };
+                format!(
+                    "DIFFERENT, first: {}\n  receipt  {}\n  here     {}\n  {}\n",
+                    d.what,
+                    cut(&d.receipt),
+                    cut(&d.here),
+                    d.meaning
+                )
+            }
+        });
+        text
+    }
+}
+
+/// The bytes of a receipt, no more than one can have.
+fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let what = || format!("cannot read {}", path.display());
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).with_context(what)?;
+    file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes).with_context(what)?;
+    Ok(bytes)
+}
+
+/// Generates the answer again, as far as it is equal.
+fn repeat(
+    receipt: &Receipt,
+    model: &mut Model,
+    stop: std::sync::Arc<AtomicBool>,
+) -> Result<Option<Difference>, Error> {
+    let mut request = receipt.request(model)?;
+    request.interrupt = Some(stop);
+    let draws = Philox { seed: receipt.seed, vocab_len: model.shape().vocab_len as u32 };
+    let mut check = Check::new(receipt);
+    let mut session = model.session()?;
+    let done = generate(model, &mut session, &request, &draws, &mut |event| check.event(event));
+    model.close(session);
+    judge(check, done)
+}
+
+/// The first difference; an interruption is one only where the check broke off.
+fn judge(check: Check<'_>, done: Result<Generation, Error>) -> Result<Option<Difference>, Error> {
+    match done {
+        Ok(answer) => Ok(check.finish(Some(&answer))),
+        Err(Error::Interrupted) => check.finish(None).map(Some).ok_or(Error::Interrupted),
+        Err(e) => Err(e),
+    }
+}

@@ -1,0 +1,110 @@
+//! `redraft run --receipt` and `redraft verify`.
+
+use serde_json::{Value, json};
+
+use crate::{mini, ok, redraft};
+
+/// A receipt of an answer over two canvases, and where it stands.
+fn receipt(dir: &tempfile::TempDir) -> (String, Value) {
+    let path = dir.path().join("receipt.json").display().to_string();
+    let run = ["run", "-m", &mini(), "--tokens", "2,14,21", "-n", "20", "--steps", "5", "--seed", "3"];
+    ok(&[&run[..], &["--receipt", &path, "--digest", "full"]].concat());
+    let text = std::fs::read_to_string(&path).expect("the receipt was written");
+    (path, serde_json::from_str(&text).expect("a receipt is JSON"))
+}
+
+/// The verdict on a changed receipt: exit code and report.
+fn verdict(dir: &tempfile::TempDir, receipt: &Value, model: &[&str]) -> (Option<i32>, Value, String) {
+    let path = dir.path().join("changed.json").display().to_string();
+    std::fs::write(&path, receipt.to_string()).expect("a receipt can be written");
+    let done = redraft(&[&["verify", "--json", &path][..], model].concat());
+    (done.code, serde_json::from_str(&done.out).unwrap_or(Value::Null), done.err)
+}
+
+#[test]
+fn a_receipt_is_repeated_on_any_backend() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, r) = receipt(&dir);
+    assert_eq!(
+        (&r["redraft_receipt"], &r["seed"], &r["prompt_ids"]),
+        (&json!(1), &json!(3), &json!([2, 14, 21]))
+    );
+    assert_eq!(r["canvases"].as_array().map(Vec::len), Some(2));
+    assert_eq!(r["ids"].as_array().map(Vec::len), Some(20));
+    for backend in ["cpu", "reference"] {
+        let text = ok(&["verify", &path, "-m", &mini(), "--backend", backend, "-t", "2"]);
+        assert!(text.ends_with("equal: the model file, every step and the answer\n"), "{text}");
+    }
+    // The same run gives the same bytes.
+    let again = receipt(&dir).1;
+    assert_eq!(r, again);
+}
+
+#[test]
+fn the_first_difference_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, receipt) = receipt(&dir);
+    let model = mini();
+    let model = ["-m", model.as_str()];
+    let first = |change: &dyn Fn(&mut Value)| {
+        let mut r = receipt.clone();
+        change(&mut r);
+        let (code, report, err) = verdict(&dir, &r, &model);
+        assert_eq!((code, &report["verified"]), (Some(1), &json!(false)), "{err}");
+        report["first_difference"]["what"].as_str().expect("a place").to_string()
+    };
+    let zeros = json!("0000000000000000");
+    assert_eq!(first(&|r| r["seed"] = json!(4)), "canvas 1, step 1: canvas that went in");
+    assert_eq!(
+        first(&|r| r["canvases"][1]["steps"][2]["logits"] = zeros.clone()),
+        "canvas 2, step 3: logits"
+    );
+    assert_eq!(
+        first(&|r| r["canvases"][0]["steps"][4]["decision"] = zeros.clone()),
+        "canvas 1, step 5: decision"
+    );
+    assert_eq!(first(&|r| r["parameters"]["entropy_bound"] = json!(0)), "canvas 1, step 1: decision");
+    // The first step has the highest temperature whatever the number of steps.
+    assert_eq!(first(&|r| r["parameters"]["steps"] = json!(4)), "canvas 1, step 2: logits");
+    assert_eq!(first(&|r| r["canvases"][0]["stop"] = json!("converged")), "canvas 1: reason to stop");
+    assert_eq!(first(&|r| _ = r["canvases"].as_array_mut().unwrap().pop()), "number of canvases");
+    let pop = |r: &mut Value| _ = r["canvases"][1]["steps"].as_array_mut().unwrap().pop();
+    assert_eq!(first(&pop), "canvas 2, step 5: number of steps");
+    assert_eq!(first(&|r| r["ids"][7] = json!(1)), "ids of the answer");
+    assert_eq!(first(&|r| r["digest"]["full"] = zeros.clone()), "digest of all logits");
+    assert_eq!(first(&|r| r["model"]["sha256_header"] = zeros.clone()), "model: SHA-256 of the header");
+    assert_eq!(first(&|r| r["model"]["sha256_file"] = zeros.clone()), "model: SHA-256 of the file");
+}
+
+#[test]
+fn receipts_that_cannot_be_repeated_say_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, receipt) = receipt(&dir);
+    let model = mini();
+    let model = ["-m", model.as_str()];
+    let refused = |change: &dyn Fn(&mut Value), model: &[&str]| {
+        let mut r = receipt.clone();
+        change(&mut r);
+        let (code, _, err) = verdict(&dir, &r, model);
+        assert_eq!(code, Some(2), "{err}");
+        err
+    };
+    let same = |_: &mut Value| {};
+    assert!(refused(&same, &[]).contains("give that file with -m"));
+    assert!(refused(&|r| r["redraft_receipt"] = json!(2), &model).contains("expected format 1, found 2"));
+    assert!(refused(&|r| r["numerics"] = json!("odd"), &model).contains("expected exact"));
+    assert!(refused(&|r| r["sampler"] = json!("odd"), &model).contains("expected entropy-bound"));
+    assert!(refused(&|r| r["prompt_ids"][0] = json!(99999), &model).contains("99999"));
+    assert!(refused(&|r| r["surprise"] = json!(1), &model).contains("unknown field `surprise`"));
+    assert!(
+        refused(&|r| _ = r.as_object_mut().unwrap().remove("ids"), &model).contains("missing field `ids`")
+    );
+    assert!(refused(&|r| r["parameters"] = json!({}), &model).contains("expected steps"));
+    let garbage = dir.path().join("garbage.json").display().to_string();
+    std::fs::write(&garbage, "[").unwrap();
+    let done = redraft(&["verify", &garbage]);
+    assert!(done.code == Some(2) && done.err.contains("not a receipt"), "{}", done.err);
+    let done = redraft(&["run", "-m", model[1], "--receipt", model[1], "x"]);
+    assert!(done.code == Some(2) && done.err.contains("write to another file"), "{}", done.err);
+    assert!(std::fs::exists(&path).unwrap());
+}
