@@ -116,11 +116,23 @@ struct Config {
 
 #[derive(serde::Deserialize, Default)]
 #[serde(untagged)]
-enum Eos {
+/// End ids, as recordings of different origin write them.
+pub(super) enum Eos {
     One(u32),
     Many(Vec<u32>),
     #[default]
     None,
+}
+
+impl Eos {
+    /// As a list.
+    pub(super) fn ids(self) -> Vec<u32> {
+        match self {
+            Eos::One(id) => vec![id],
+            Eos::Many(ids) => ids,
+            Eos::None => Vec::new(),
+        }
+    }
 }
 
 /// Draws of a recording; beyond its end the generator of seed 0 goes on, so that a run that takes more
@@ -188,11 +200,7 @@ fn trajectory(model: &mut Model, golden: &TraceFile) -> Result<TraceFile, Error>
         context_len: model.shape().context_len,
         params: spec.params(model.gguf().metadata(), &overrides.map(|(n, v)| (n.to_string(), v)))?,
         sampler: spec,
-        end_ids: match c.eos {
-            Eos::One(id) => vec![id],
-            Eos::Many(ids) => ids,
-            Eos::None => Vec::new(),
-        },
+        end_ids: c.eos.ids(),
         self_conditioning: true,
         full_logits: golden.tensors.contains_key("raw_logits_step"),
         interrupt: None,

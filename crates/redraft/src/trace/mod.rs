@@ -7,8 +7,10 @@ mod compare;
 mod file;
 mod like;
 mod record;
+mod replay;
 
 pub use compare::{Limits, Preset, Report, Row, compare};
 pub use file::{Elements, Tensor, TraceFile};
 pub use like::like;
 pub use record::{GenerationRecorder, PassRecorder, TapFilter, glob};
+pub use replay::{RecordedStep, Recording};

@@ -1,0 +1,249 @@
+//! A recorded generation as steps that can be looked at again.
+
+use std::time::Duration;
+
+use super::TraceFile;
+use crate::Error;
+use crate::engine::{CanvasResult, StepEvent};
+use crate::sampler::{Decision, Stop};
+
+/// A recorded generation.
+#[derive(Debug, Clone)]
+pub struct Recording {
+    /// Its steps in order, over all canvases. There is at least one.
+    pub steps: Vec<RecordedStep>,
+    /// The prompt; empty where it was not recorded.
+    pub prompt: Vec<u32>,
+    /// Ids that end the answer; empty where they were not recorded.
+    pub end_ids: Vec<u32>,
+}
+
+/// A denoising step as it was recorded. What a recording lacks is empty.
+#[derive(Debug, Clone)]
+pub struct RecordedStep {
+    /// Canvas, counted from 0.
+    pub canvas: usize,
+    /// Step in the canvas, counted from 0.
+    pub step: usize,
+    /// Steps of the canvas at most.
+    pub steps_max: usize,
+    n_prefix: usize,
+    temperature: f64,
+    canvas_in: Vec<u32>,
+    result: CanvasResult,
+    decision: Decision,
+}
+
+impl RecordedStep {
+    /// The step as the engine reported it, without its draws and the model's numbers but argmax and entropy.
+    pub fn event(&self) -> StepEvent<'_> {
+        StepEvent {
+            canvas: self.canvas,
+            step: self.step,
+            steps_max: self.steps_max,
+            n_prefix: self.n_prefix,
+            temperature: self.temperature,
+            canvas_in: &self.canvas_in,
+            uniform: &[],
+            renoise: &[],
+            result: &self.result,
+            decision: &self.decision,
+            logits: None,
+            elapsed: Duration::ZERO,
+        }
+    }
+
+    /// Most likely ids: what is committed when this is the last step of its canvas.
+    pub fn argmax(&self) -> &[u32] {
+        &self.result.argmax
+    }
+}
+
+/// Rows of a tensor, `len` elements each.
+fn rows<T>(
+    file: &TraceFile,
+    name: &str,
+    all: Vec<T>,
+    (n, len): (usize, usize),
+) -> Result<impl Iterator<Item = Vec<T>> + use<T>, Error> {
+    if n.checked_mul(len) != Some(all.len()) {
+        return Err(file.wrong(format!(
+            "tensor {name}: expected {n} rows of {len} elements, found {} elements",
+            all.len()
+        )));
+    }
+    let mut rest = all.into_iter();
+    Ok((0..n).map(move |_| rest.by_ref().take(len).collect()))
+}
+
+/// What of `config` matters here.
+#[derive(serde::Deserialize)]
+struct Config {
+    #[serde(default)]
+    eos: super::like::Eos,
+}
+
+impl Recording {
+    /// The steps of a trace that `run --trace` or `trace --generation` wrote, or of a golden trajectory, for a
+    /// vocabulary of `vocab_len` tokens.
+    ///
+    /// # Errors
+    /// [`Error::Golden`] naming the tensor that is missing or does not fit the others.
+    pub fn read(file: &TraceFile, vocab_len: usize) -> Result<Recording, Error> {
+        if !file.tensors.contains_key("canvas_index") {
+            return Err(file.wrong(
+                "tensor canvas_index is missing: expected a recorded generation, from `run --trace` or `trace \
+                 --generation`"
+                    .into(),
+            ));
+        }
+        let index = file.ints("canvas_index")?;
+        let n = index.len();
+        let counts = index.first() == Some(&0) && index.windows(2).all(|w| w[1] == w[0] || w[1] == w[0] + 1);
+        if !counts {
+            return Err(file.wrong("canvas_index must count canvases from 0 in order".into()));
+        }
+        let canvas_in = file.ids("canvas_in")?;
+        let len = canvas_in.len() / n;
+        let size = (n, len);
+        let ids = |name: &str| -> Result<Vec<u32>, Error> {
+            let ids = file.ids(name)?;
+            match ids.iter().find(|&&id| id as usize >= vocab_len) {
+                None => Ok(ids),
+                Some(id) => Err(file.wrong(format!(
+                    "tensor {name}: expected ids of a vocabulary of {vocab_len} tokens, found {id}: give the \
+                     model of the recording"
+                ))),
+            }
+        };
+        let floats = |name: &str| -> Result<Vec<f64>, Error> { Ok(file.need(name)?.data.to_f64()) };
+        let scalars = |name: &str| Ok::<_, Error>(rows(file, name, floats(name)?, (n, 1))?.flatten());
+        let mut canvas_in = rows(file, "canvas_in", ids("canvas_in")?, size)?;
+        let mut canvas_out = rows(file, "canvas_out", ids("canvas_out")?, size)?;
+        let mut argmax = rows(file, "argmax", ids("argmax")?, size)?;
+        let mut accepted = rows(file, "accepted", file.ints("accepted")?, size)?;
+        let mut entropy = rows(file, "entropy", floats("entropy")?, size)?;
+        let (mut mean, mut temperature) = (scalars("mean_entropy")?, scalars("temperature")?);
+        let (mut left, mut stop) = (scalars("step_left")?, scalars("stop")?);
+
+        let mut steps: Vec<RecordedStep> = Vec::new();
+        for &canvas in &index {
+            // Every tensor was found to have a row for each step.
+            let mut row = || {
+                Some((
+                    canvas_in.next()?,
+                    canvas_out.next()?,
+                    argmax.next()?,
+                    accepted.next()?,
+                    entropy.next()?,
+                ))
+            };
+            let mut numbers = || Some((mean.next()?, temperature.next()?, left.next()?, stop.next()?));
+            let (
+                Some((canvas_in, canvas_out, argmax, accepted, entropy)),
+                Some((mean, temperature, left, stop)),
+            ) = (row(), numbers())
+            else {
+                break;
+            };
+            let before = steps.last().filter(|s| s.canvas as i64 == canvas);
+            let step = before.map_or(0, |s| s.step + 1);
+            let steps_max = before.map_or(left.max(1.0) as usize, |s| s.steps_max);
+            let stop = (stop != 0.0).then_some(Stop::Converged);
+            steps.push(RecordedStep {
+                canvas: usize::try_from(canvas).unwrap_or(usize::MAX),
+                step,
+                steps_max,
+                n_prefix: 0,
+                temperature,
+                canvas_in,
+                result: CanvasResult {
+                    argmax,
+                    entropy: entropy.into_iter().map(|x| x as f32).collect(),
+                    ..CanvasResult::default()
+                },
+                decision: Decision {
+                    accepted: accepted.into_iter().map(|a| a != 0).collect(),
+                    canvas: canvas_out,
+                    mean_entropy: mean as f32,
+                    stop,
+                },
+            });
+        }
+        let config: Option<Config> = file.metadata.get("config").and_then(|c| serde_json::from_str(c).ok());
+        let prompt = if file.tensors.contains_key("prompt_ids") { ids("prompt_ids")? } else { Vec::new() };
+        Ok(Recording { steps, prompt, end_ids: config.map_or_else(Vec::new, |c| c.eos.ids()) })
+    }
+
+    /// The steps that were the last of their canvas up to and without step `at`: their argmax is the answer so
+    /// far.
+    pub fn committed(&self, at: usize) -> impl Iterator<Item = &RecordedStep> {
+        let here = self.steps.get(at).map_or(usize::MAX, |s| s.canvas);
+        self.steps
+            .iter()
+            .enumerate()
+            .take_while(move |(_, s)| s.canvas < here)
+            .filter(|(i, s)| self.steps.get(i + 1).is_none_or(|next| next.canvas != s.canvas))
+            .map(|(_, s)| s)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Elements;
+    use super::*;
+
+    /// Three steps over two canvases of two positions.
+    fn file() -> TraceFile {
+        let mut f = TraceFile { name: "t".into(), ..TraceFile::default() };
+        let i = |x: &[i32]| Elements::I32(x.to_vec());
+        f.insert("canvas_index", vec![3], i(&[0, 0, 1]));
+        f.insert("step_left", vec![3], i(&[4, 3, 4]));
+        f.insert("canvas_in", vec![3, 2], i(&[1, 2, 3, 4, 5, 6]));
+        f.insert("canvas_out", vec![3, 2], i(&[3, 4, 7, 8, 9, 10]));
+        f.insert("argmax", vec![3, 2], i(&[11, 12, 13, 14, 15, 16]));
+        f.insert("accepted", vec![3, 2], Elements::U8(vec![0, 1, 1, 1, 0, 0]));
+        f.insert("entropy", vec![3, 2], Elements::F32(vec![1.0, 0.5, 0.25, 0.0, 2.0, 3.0]));
+        f.insert("mean_entropy", vec![3], Elements::F32(vec![0.75, 0.125, 2.5]));
+        f.insert("temperature", vec![3], Elements::F32(vec![0.8, 0.7, 0.8]));
+        f.insert("stop", vec![3], i(&[0, 1, 0]));
+        f.metadata.insert("config".into(), r#"{"eos": [1, 14]}"#.into());
+        f
+    }
+
+    #[test]
+    fn steps_come_back_as_they_were() {
+        let r = Recording::read(&file(), 20).unwrap();
+        let at: Vec<_> = r.steps.iter().map(|s| (s.canvas, s.step, s.steps_max)).collect();
+        assert_eq!(at, [(0, 0, 4), (0, 1, 4), (1, 0, 4)]);
+        let event = r.steps[1].event();
+        assert_eq!((event.canvas_in, &event.decision.canvas[..]), (&[3, 4][..], &[7, 8][..]));
+        assert_eq!(
+            (&event.decision.accepted[..], event.decision.stop),
+            (&[true, true][..], Some(Stop::Converged))
+        );
+        assert_eq!(event.result.entropy, [0.25, 0.0]);
+        assert_eq!(r.end_ids, [1, 14]);
+        let committed = |at| r.committed(at).map(|s| s.argmax().to_vec()).collect::<Vec<_>>();
+        assert_eq!(committed(1), Vec::<Vec<u32>>::new());
+        assert_eq!(committed(2), [[13, 14]]);
+    }
+
+    #[test]
+    fn recordings_that_do_not_fit_are_named() {
+        let problem = |change: &dyn Fn(&mut TraceFile), vocab_len| {
+            let mut f = file();
+            change(&mut f);
+            Recording::read(&f, vocab_len).unwrap_err().to_string()
+        };
+        assert!(problem(&|_| {}, 16).contains("found 16: give the model"));
+        assert!(problem(&|f| _ = f.tensors.remove("canvas_index"), 20).contains("run --trace"));
+        assert!(problem(&|f| _ = f.tensors.remove("entropy"), 20).contains("tensor entropy is missing"));
+        let i = |x: &[i32]| Elements::I32(x.to_vec());
+        assert!(problem(&|f| f.insert("argmax", vec![5], i(&[1; 5])), 20).contains("3 rows of 2"));
+        assert!(problem(&|f| f.insert("stop", vec![2], i(&[0; 2])), 20).contains("3 rows of 1"));
+        assert!(problem(&|f| f.insert("canvas_index", vec![0], i(&[])), 20).contains("from 0 in order"));
+        assert!(problem(&|f| f.insert("canvas_index", vec![3], i(&[0, 2, 2])), 20).contains("in order"));
+        assert!(problem(&|f| f.insert("canvas_index", vec![3], i(&[0, 1, 0])), 20).contains("in order"));
+    }
+}
