@@ -21,22 +21,20 @@ fn main() -> ExitCode {
     restore_terminal_on_panic();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(e) => {
-            // Help goes to stdout, which nobody may be reading any more.
-            let _ = e.print();
-            return if e.use_stderr() { Exit::Usage } else { Exit::Done }.code().into();
-        }
+        Err(e) => return usage(&e),
     };
     let out = Out::new(cli.json, cli.verbose, cli.quiet);
     let done = match cli.command {
         _ if cli.version => version::print(out),
         None => Err(anyhow::anyhow!("there is no command: `redraft --help` lists them")),
         Some(Command::Run(args)) => cmd::run::main(&args, out),
+        Some(Command::Chat(args)) => cmd::chat::main(&args, out),
         Some(Command::Inspect(args)) => cmd::inspect::main(&args, out),
         Some(Command::Tokenize(args)) => cmd::tokenize::tokenize(&args, out),
         Some(Command::Detokenize(args)) => cmd::tokenize::detokenize(&args, out),
         Some(Command::Trace(args)) => cmd::trace::main(&args, out),
         Some(Command::Compare(args)) => cmd::compare::main(&args, out),
+        Some(Command::Replay(args)) => cmd::replay::main(&args, out),
         Some(Command::Verify(args)) => cmd::verify::main(&args, out),
         Some(Command::Synth(args)) => cmd::synth::main(&args, out),
     };
@@ -48,6 +46,30 @@ fn main() -> ExitCode {
         exit
     });
     exit.code().into()
+}
+
+/// What the command line's parser has to say: help, or what is wrong.
+fn usage(e: &clap::Error) -> ExitCode {
+    if !e.use_stderr() {
+        // Help goes to stdout, which nobody may be reading any more.
+        let _ = e.print();
+        return Exit::Done.code().into();
+    }
+    // It quotes the arguments, which may come from anywhere.
+    let mut text = e.render().to_string();
+    if several_words(e) {
+        text.push_str("\n  tip: several words are one argument in quotes: redraft run \"What is 7 + 8?\"\n");
+    }
+    Out::new(false, 0, false).err(text.trim_end());
+    Exit::Usage.code().into()
+}
+
+/// Whether an argument too many is a word, and not a flag.
+fn several_words(e: &clap::Error) -> bool {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    let word = |v: &ContextValue| matches!(v, ContextValue::String(s) if !s.starts_with('-'));
+    let asks = std::env::args_os().any(|a| ["run", "trace", "tokenize"].iter().any(|c| a == *c));
+    e.kind() == ErrorKind::UnknownArgument && asks && e.get(ContextKind::InvalidArg).is_some_and(word)
 }
 
 /// A panic must not leave the terminal without a cursor.

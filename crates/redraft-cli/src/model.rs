@@ -41,7 +41,7 @@ pub(crate) fn open(
         Some(path) => {
             let size = std::fs::metadata(path).map_or(0, |m| m.len());
             let what = path.file_name().map_or_else(|| "model".into(), |n| n.to_string_lossy().into_owned());
-            refuse_special(path)?;
+            refuse_special(path, "a GGUF file")?;
             let model = Model::open(path, &options).map_err(|e| about_file(e, path))?;
             if options.mmap && (size > 1 << 30 || out.verbose > 0) {
                 read_ahead(&model, &what, size, stop, out)?;
@@ -123,15 +123,18 @@ pub(crate) fn embedded_model() -> anyhow::Result<Model> {
 /// # Errors
 /// Those of the reader, with the file's name.
 pub(crate) fn open_file(path: &Path) -> anyhow::Result<Gguf> {
-    refuse_special(path)?;
+    refuse_special(path, "a GGUF file")?;
     Gguf::open(path, &OpenOptions::default()).map_err(|e| about_file(e, path))
 }
 
 /// What a system says about a folder that is mapped as a file helps nobody, and a device may never end.
-fn refuse_special(path: &Path) -> anyhow::Result<()> {
+///
+/// # Errors
+/// The path is no regular file, where `expected` would do.
+pub(crate) fn refuse_special(path: &Path, expected: &str) -> anyhow::Result<()> {
     let Ok(meta) = std::fs::metadata(path) else { return Ok(()) };
-    anyhow::ensure!(!meta.is_dir(), "{} is a folder: expected a GGUF file", path.display());
-    anyhow::ensure!(meta.is_file(), "{} is no regular file: expected a GGUF file", path.display());
+    anyhow::ensure!(!meta.is_dir(), "{} is a folder: expected {expected}", path.display());
+    anyhow::ensure!(meta.is_file(), "{} is no regular file: expected {expected}", path.display());
     Ok(())
 }
 

@@ -2,7 +2,9 @@
 //! stderr. What comes from models and files reaches a terminal only without control characters.
 
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 
+use anyhow::Context as _;
 use serde::Serialize;
 
 use crate::ui::text::printable;
@@ -58,11 +60,20 @@ impl Out {
 
     /// A report: one JSON object, indented for people.
     pub(crate) fn object<T: Serialize>(self, report: &T) -> anyhow::Result<()> {
-        let mut text = if self.terminal {
+        let pretty = self.terminal;
+        self.json_text(if pretty {
             serde_json::to_string_pretty(report)?
         } else {
             serde_json::to_string(report)?
-        };
+        })
+    }
+
+    /// One of several reports: a JSON object on a line of its own.
+    pub(crate) fn object_line<T: Serialize>(self, report: &T) -> anyhow::Result<()> {
+        self.json_text(serde_json::to_string(report)?)
+    }
+
+    fn json_text(self, mut text: String) -> anyhow::Result<()> {
         text.push('\n');
         // JSON escapes the C0 controls; DEL and the C1 controls, which may stand in strings only, it does not.
         let control = |c: char| ('\x7f'..='\u{9f}').contains(&c);
@@ -87,15 +98,37 @@ impl Out {
         }
     }
 
-    /// A line on stderr.
+    /// A line on stderr. What it quotes is made printable even into a file, which people look at in terminals.
     pub(crate) fn err(self, text: &str) {
-        let text = if self.err_terminal { printable(text) } else { text.into() };
         // There is no place left to report that stderr cannot be written to.
-        let _ = writeln!(io::stderr().lock(), "{text}");
+        let _ = writeln!(io::stderr().lock(), "{}", printable(text));
     }
 
     /// Whether progress of file work of this size is shown.
     pub(crate) fn shows_progress(self, bytes: u64) -> bool {
         !self.quiet && self.err_terminal && (bytes > 1 << 30 || self.verbose > 0)
     }
+}
+
+/// Writes a file in one go: under another name first, so that there is never half of it. What is no regular file is
+/// written to as it is.
+///
+/// # Errors
+/// With the file's name.
+pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    let about = || format!("cannot write {}", path.display());
+    if std::fs::metadata(path).is_ok_and(|m| !m.is_file()) {
+        return std::fs::write(path, bytes).with_context(about);
+    }
+    // Through a link the file it points to is replaced, not the link.
+    let target = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    let mut name = target.file_name().unwrap_or_default().to_os_string();
+    name.push(format!(".{}.part", std::process::id()));
+    let part = target.with_file_name(name);
+    let written = std::fs::write(&part, bytes).and_then(|()| std::fs::rename(&part, &target));
+    if written.is_err() {
+        // What could not be written is of no use; the error itself is reported.
+        let _ = std::fs::remove_file(&part);
+    }
+    written.with_context(about)
 }

@@ -11,7 +11,7 @@ use super::model::at_least_one;
 use super::sampler::SamplerArgs;
 
 /// Options of commands that generate.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Generation")]
 pub(crate) struct GenerateArgs {
     /// Tokens of the answer at most, exactly: whole canvases are denoised, and the text is cut [default: 512, or
@@ -22,6 +22,11 @@ pub(crate) struct GenerateArgs {
     /// Context length in tokens; prompt and whole canvases must fit [default: what the model was made for].
     #[arg(short, long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, env = "REDRAFT_CTX")]
     pub(crate) ctx: Option<usize>,
+
+    /// What to do when prompt and answer do not fit into the context. error: say so; slide: leave out the oldest
+    /// turns of a conversation, and say how many.
+    #[arg(long, value_name = "HOW", default_value = "error", env = "REDRAFT_CTX_OVERFLOW")]
+    pub(crate) ctx_overflow: CtxOverflow,
 
     /// Number that decides all random choices, or random: the same seed gives the same answer on every machine.
     #[arg(
@@ -84,6 +89,15 @@ impl Seed {
     }
 }
 
+/// `--ctx-overflow`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CtxOverflow {
+    /// An error.
+    Error,
+    /// The oldest turns go.
+    Slide,
+}
+
 /// `--digest`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DigestKind {
@@ -104,6 +118,24 @@ fn profile(text: &str) -> Result<String, String> {
 }
 
 impl GenerateArgs {
+    /// For commands that answer one prompt.
+    ///
+    /// # Errors
+    /// `--ctx-overflow slide`, which means nothing there.
+    pub(crate) fn refuse_slide(&self, because: &str) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            self.ctx_overflow == CtxOverflow::Error,
+            "--ctx-overflow slide leaves out the oldest turns of a conversation, and {because}: use `redraft \
+             chat`, shorten the prompt, or raise --ctx"
+        );
+        Ok(())
+    }
+
+    /// Context length in tokens.
+    pub(crate) fn context_len(&self, model: &Model) -> usize {
+        self.ctx.unwrap_or(model.shape().context_len)
+    }
+
     /// The request for a prompt. The second value is a warning.
     ///
     /// # Errors
@@ -114,7 +146,7 @@ impl GenerateArgs {
         prompt: Vec<u32>,
     ) -> anyhow::Result<(Request, Option<String>)> {
         let shape = model.shape();
-        let context_len = self.ctx.unwrap_or(shape.context_len);
+        let context_len = self.context_len(model);
         let (sampler, params) = self.sampler.resolve(model.gguf().metadata())?;
         let warning = (context_len > shape.context_len).then(|| {
             format!(

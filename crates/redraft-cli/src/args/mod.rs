@@ -26,6 +26,7 @@ use crate::cmd;
     after_help = "Examples:\n  \
         redraft run \"What is the capital of France?\"\n  \
         redraft run -m model.gguf -v \"Sort: 4 1 3\"\n  \
+        redraft chat\n  \
         redraft inspect model.gguf\n\n\
         Exit codes: 0 done, 1 the honest answer is no, 2 usage or bad input, 3 the machine cannot (memory, \
         disk, device), 130 interrupted."
@@ -56,13 +57,48 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(Box<cmd::run::Args>),
+    Chat(Box<cmd::chat::Args>),
     Inspect(cmd::inspect::Args),
     Tokenize(cmd::tokenize::TokenizeArgs),
     Detokenize(cmd::tokenize::DetokenizeArgs),
     Trace(Box<cmd::trace::Args>),
     Compare(cmd::compare::Args),
+    Replay(cmd::replay::Args),
     Verify(cmd::verify::Args),
     Synth(cmd::synth::Args),
+}
+
+/// Ids of the arguments that stand on the command line, as opposed to the environment and defaults.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Given(Vec<String>);
+
+impl Given {
+    /// The first one of a group that is given, by its flag.
+    pub(crate) fn first_of(&self, ids: &[&str]) -> Option<String> {
+        self.0.iter().find(|id| ids.contains(&id.as_str())).map(|id| format!("--{}", id.replace('_', "-")))
+    }
+}
+
+impl clap::Args for Given {
+    fn augment_args(cmd: clap::Command) -> clap::Command {
+        cmd
+    }
+
+    fn augment_args_for_update(cmd: clap::Command) -> clap::Command {
+        cmd
+    }
+}
+
+impl clap::FromArgMatches for Given {
+    fn from_arg_matches(matches: &clap::ArgMatches) -> Result<Given, clap::Error> {
+        let given = |id: &&str| matches.value_source(id) == Some(clap::parser::ValueSource::CommandLine);
+        Ok(Given(matches.ids().map(clap::Id::as_str).filter(given).map(String::from).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &clap::ArgMatches) -> Result<(), clap::Error> {
+        *self = Given::from_arg_matches(matches)?;
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -18,17 +18,25 @@ pub(crate) struct PromptArgs {
     #[arg(value_name = "PROMPT", help_heading = None)]
     pub(crate) prompt: Option<String>,
 
-    /// A system message before the prompt.
-    #[arg(long, value_name = "TEXT", conflicts_with_all = ["raw", "tokens"])]
-    pub(crate) system: Option<String>,
-
     /// The prompt is the text itself: no chat template, control tokens in it are recognised.
-    #[arg(long, conflicts_with_all = ["tokens", "chat_template", "think"])]
+    #[arg(long, conflicts_with_all = ["tokens", "system", "chat_template", "think"])]
     pub(crate) raw: bool,
 
     /// The prompt as token ids, taken as they are.
-    #[arg(long, value_name = "IDS", value_delimiter = ',', conflicts_with_all = ["prompt", "chat_template", "think"])]
+    #[arg(long, value_name = "IDS", value_delimiter = ',', conflicts_with_all = ["prompt", "system", "chat_template", "think"])]
     pub(crate) tokens: Option<Vec<u32>>,
+
+    #[command(flatten)]
+    pub(crate) template: TemplateArgs,
+}
+
+/// How messages become a prompt.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Prompt")]
+pub(crate) struct TemplateArgs {
+    /// A system message before the prompt.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) system: Option<String>,
 
     /// Jinja template instead of the one in the model file.
     #[arg(long, value_name = "FILE")]
@@ -96,6 +104,40 @@ impl PromptArgs {
         if self.raw {
             return Ok(PromptIds { ids: tokenizer.encode_raw_prompt(text, Specials::Parse)?, warning: None });
         }
+        let prompter = self.template.prompter(model, parse_messages)?;
+        let system = self.template.system.as_ref().map(|s| Message::new("system", s.as_str()));
+        let messages: Vec<Message> = system.into_iter().chain([Message::new("user", text)]).collect();
+        let ids = prompter.ids(&messages, model)?;
+        Ok(PromptIds { ids, warning: prompter.warning })
+    }
+}
+
+/// Makes prompts of messages.
+pub(crate) struct Prompter {
+    template: ChatTemplate,
+    options: RenderOptions,
+    /// What the user should know about the template.
+    pub(crate) warning: Option<String>,
+}
+
+impl Prompter {
+    /// Token ids of a prompt that asks for the next message.
+    ///
+    /// # Errors
+    /// Those of template and tokenizer.
+    pub(crate) fn ids(&self, messages: &[Message], model: &Model) -> anyhow::Result<Vec<u32>> {
+        let prompt = self.template.render(messages, &self.options)?;
+        Ok(model.tokenizer().encode_prompt(&prompt)?)
+    }
+}
+
+impl TemplateArgs {
+    /// The template for a model. `parse_messages`: control tokens spelled out in messages are recognised.
+    ///
+    /// # Errors
+    /// Those of the template; there is none.
+    pub(crate) fn prompter(&self, model: &Model, parse_messages: bool) -> anyhow::Result<Prompter> {
+        let tokenizer = model.tokenizer();
         let mut warning = None;
         let template = match (&self.chat_template, tokenizer.chat_template()) {
             (Some(path), _) => {
@@ -128,10 +170,7 @@ impl PromptArgs {
             message_specials: if parse_messages { Specials::Parse } else { Specials::Text },
             ..RenderOptions::for_tokenizer(tokenizer)
         };
-        let system = self.system.as_ref().map(|s| Message::new("system", s.as_str()));
-        let messages: Vec<Message> = system.into_iter().chain([Message::new("user", text)]).collect();
-        let prompt = template.render(&messages, &options)?;
-        Ok(PromptIds { ids: tokenizer.encode_prompt(&prompt)?, warning })
+        Ok(Prompter { template, options, warning })
     }
 }
 

@@ -22,6 +22,26 @@ impl SamplerArgs {
         let spec = sampler(&self.name)?;
         Ok((spec, spec.params(meta, &self.overrides)?))
     }
+
+    /// Parameters of the sampler.
+    pub(crate) fn specs(&self) -> &'static [ParamSpec] {
+        sampler(&self.name).map_or(&[], |s| s.params)
+    }
+
+    /// Sets a parameter of the sampler, by its name or its flag.
+    ///
+    /// # Errors
+    /// The sampler has no such parameter; the value is not in its range.
+    pub(crate) fn set(&mut self, name: &str, text: &str) -> Result<(), String> {
+        let Some(p) = self.specs().iter().find(|p| p.name == name || p.flag == name) else {
+            let known: Vec<&str> = self.specs().iter().map(|p| p.flag).collect();
+            return Err(format!("the sampler has no parameter `{name}`; it has {}", known.join(", ")));
+        };
+        let x = value(text, p.range).map_err(|e| format!("{}: {e}, found `{text}`", p.flag))?;
+        self.overrides.retain(|(n, _)| n != p.name);
+        self.overrides.push((p.name.to_string(), x));
+        Ok(())
+    }
 }
 
 /// All parameters of all samplers; where samplers share a flag, the first one.

@@ -8,6 +8,7 @@ use redraft::trace::{Limits, Preset, Report, Row, TraceFile, compare, glob};
 use serde::Serialize;
 
 use crate::exit::Exit;
+use crate::model::refuse_special;
 use crate::out::Out;
 use crate::ui::table::table;
 
@@ -96,6 +97,9 @@ struct Judged<'a> {
 
 /// Runs the command.
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
+    for path in [&args.candidate, &args.golden] {
+        refuse_special(path, "a safetensors file")?;
+    }
     let candidate = TraceFile::open(&args.candidate)?;
     let mut golden = TraceFile::open(&args.golden)?;
     if let Some(pattern) = &args.only {

@@ -1,8 +1,10 @@
 //! The commands, one file each: arguments whose help texts are the documentation, a function that computes a
 //! report, and the printing of it.
 
+pub(crate) mod chat;
 pub(crate) mod compare;
 pub(crate) mod inspect;
+pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod synth;
 pub(crate) mod tokenize;

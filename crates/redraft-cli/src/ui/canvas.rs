@@ -3,7 +3,9 @@
 //! The canvas continues the committed text: its first line starts at the column where that text ends, and
 //! it wraps where the terminal itself would wrap, so that no word moves when a canvas is committed.
 
-use super::text::{char_width, cut, expand_tabs, printable, width};
+use std::ops::Range;
+
+use super::text::{char_width, cut, place, printable, settled, width};
 use super::theme::Style;
 
 /// What is known of a position.
@@ -15,6 +17,8 @@ pub(crate) enum State {
     Draft,
     /// Its guess entered the canvas.
     Accepted,
+    /// It is final.
+    Committed,
 }
 
 /// One position of the canvas.
@@ -62,32 +66,44 @@ impl Status {
     }
 }
 
+/// Text of one style.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) style: Style,
+    pub(crate) text: String,
+    /// The column after the text, where terminals disagree on its width.
+    pub(crate) end: Option<usize>,
+}
+
 /// One row of the terminal.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Line {
-    /// Texts with their styles; neighbours differ in style.
-    pub(crate) spans: Vec<(Style, String)>,
+    pub(crate) spans: Vec<Span>,
     /// Columns.
     pub(crate) width: usize,
 }
 
 impl Line {
-    fn push(&mut self, style: Style, c: char) {
+    fn push(&mut self, style: Style, text: &str) {
         match self.spans.last_mut() {
-            Some((s, text)) if *s == style => text.push(c),
-            _ => self.spans.push((style, c.to_string())),
+            Some(span) if span.style == style && span.end.is_none() => span.text.push_str(text),
+            _ => self.spans.push(Span { style, text: text.to_string(), end: None }),
         }
-        self.width += char_width(c);
     }
 
     fn of(style: Style, text: &str) -> Line {
-        Line { spans: vec![(style, text.to_string())], width: width(text) }
+        Line { spans: vec![Span { style, text: text.to_string(), end: None }], width: width(text) }
+    }
+
+    /// Whether what terminals make of it may have another width.
+    pub(crate) fn risky(&self) -> bool {
+        self.spans.iter().any(|s| s.end.is_some())
     }
 
     /// The text without styles.
     #[cfg(test)]
     pub(crate) fn text(&self) -> String {
-        self.spans.iter().map(|s| s.1.as_str()).collect()
+        self.spans.iter().map(|s| s.text.as_str()).collect()
     }
 }
 
@@ -100,49 +116,53 @@ pub(crate) struct Area {
     pub(crate) columns: usize,
     /// Rows of the terminal.
     pub(crate) rows: usize,
-    /// Whether styles can be seen; where not, noise becomes shading.
-    pub(crate) styled: bool,
+    /// Whether colours can be seen; where not, noise becomes shading.
+    pub(crate) color: bool,
 }
 
-/// Lines of the canvas with the status line as the last. Lines that do not fit into the rows of the terminal
-/// are left out from below, and the status line says how many.
-pub(crate) fn lines(cells: &[Cell], status: &str, area: Area) -> Vec<Line> {
+/// Lines of the canvas, with the lines of the status as the last. Lines that do not fit into the rows of the
+/// terminal are left out from below, and the status says how many.
+pub(crate) fn lines(cells: &[Cell], status: &[String], area: Area) -> Vec<Line> {
     let columns = area.columns.max(2);
+    let start = area.start.min(columns - 1);
+    let (text, styles) = shown(cells, area.color);
+    let mut styles = styles.into_iter();
+    let mut style = styles.next();
     let mut lines = vec![Line::default()];
-    let mut column = area.start.min(columns - 1);
-    for cell in cells {
-        let style = match cell.state {
-            State::Noise => Style::Noise,
-            State::Draft => Style::Draft,
-            State::Accepted => Style::Accepted,
-        };
-        for c in shown(cell, column, area.styled).chars() {
-            let w = char_width(c);
-            if c == '\n' || column + w > columns {
-                lines.push(Line::default());
-                column = 0;
-            }
-            if c != '\n'
-                && let Some(line) = lines.last_mut()
-            {
-                line.push(style, c);
-                column += w;
-            }
+    for p in place(&text, start, columns) {
+        while style.as_ref().is_some_and(|(range, _)| range.end <= p.at) {
+            style = styles.next();
+        }
+        lines.resize_with(lines.len().max(p.row + 1), Line::default);
+        let (Some(line), Some((_, style))) = (lines.get_mut(p.row), &style) else { continue };
+        line.push(*style, &p.glyph.text);
+        let end = p.column + p.glyph.width;
+        line.width = end - if p.row == 0 { start } else { 0 };
+        if let Some(span) = line.spans.last_mut().filter(|_| p.glyph.risky) {
+            span.end = Some(end);
         }
     }
+    // Newlines at the end make lines, too.
+    let newlines = text.bytes().rev().take_while(|&b| b == b'\n').count();
+    lines.resize_with(lines.len() + newlines, Line::default);
     // A canvas of nothing needs no line of its own, unless the committed text stands on it.
-    if area.start == 0 && lines.len() == 1 && lines[0].spans.is_empty() {
+    if start == 0 && lines.len() == 1 && lines[0].spans.is_empty() {
         lines.clear();
     }
-    let room = area.rows.max(2) - 1;
+    let rows = area.rows.max(2);
+    // The first line of the status stays, whatever else does not fit.
+    let n_status = status.len().min((rows / 2).max(1));
+    let room = rows - n_status;
     let hidden = lines.len().saturating_sub(room);
     lines.truncate(room);
-    let status = match hidden {
-        0 => status.to_string(),
-        1 => format!("+1 line · {status}"),
-        n => format!("+{n} lines · {status}"),
-    };
-    lines.push(Line::of(Style::Status, fitting(&status, columns)));
+    for (i, text) in status.iter().take(n_status).enumerate() {
+        let text = match (i, hidden) {
+            (0, 1) => format!("+1 line · {text}"),
+            (0, 2..) => format!("+{hidden} lines · {text}"),
+            _ => text.clone(),
+        };
+        lines.push(Line::of(Style::Status, fitting(&text, columns)));
+    }
     lines
 }
 
@@ -158,13 +178,55 @@ fn fitting(status: &str, columns: usize) -> &str {
     rest
 }
 
-/// What a cell shows. Noise stays on its line: its newlines and tabs are signs.
-fn shown(cell: &Cell, column: usize, styled: bool) -> String {
-    let text = printable(&cell.text);
-    match (cell.state, styled) {
-        (State::Noise, true) => text.chars().map(|c| if c == '\n' || c == '\t' { '↵' } else { c }).collect(),
-        (State::Noise, false) => "░".repeat(width(&text).clamp(1, 12)),
-        _ => expand_tabs(&text, column).into_owned(),
+/// The text of all cells, and the style of each stretch of it.
+fn shown(cells: &[Cell], color: bool) -> (String, Vec<(Range<usize>, Style)>) {
+    let mut text = String::new();
+    let mut styles = Vec::with_capacity(cells.len());
+    for cell in cells {
+        let from = text.len();
+        let style = match cell.state {
+            State::Noise => Style::Noise,
+            State::Draft => Style::Draft,
+            State::Accepted => Style::Accepted,
+            State::Committed => Style::Committed,
+        };
+        match (cell.state, color) {
+            (State::Noise, true) => text.extend(printable(&cell.text).chars().map(noise)),
+            (State::Noise, false) => text.push_str(&"░".repeat(width(&printable(&cell.text)).clamp(1, 12))),
+            _ => text.push_str(&printable(&cell.text)),
+        }
+        styles.push((from..text.len(), style));
+    }
+    (text, styles)
+}
+
+/// Noise stays on its line and joins nothing: what could is a sign.
+fn noise(c: char) -> char {
+    match c {
+        '\n' | '\t' => '↵',
+        _ if settled(c) && char_width(c) > 0 => c,
+        _ => '·',
+    }
+}
+
+/// Entropies in nats from which on a bar is the next higher one.
+const BARS: [(f32, char); 8] =
+    [(0.005, '▁'), (0.02, '▂'), (0.1, '▃'), (0.3, '▄'), (0.7, '▅'), (1.5, '▆'), (3.0, '▇'), (5.0, '█')];
+
+/// A line of bars, one for each stretch of the canvas: the mean entropy there, on a scale that is the same for all
+/// canvases. Empty without positions.
+pub(crate) fn entropy_bars(entropy: &[f32], columns: usize) -> String {
+    let label = "entropy ";
+    let bars = columns.saturating_sub(label.len()).clamp(1, 64).min(entropy.len().max(1));
+    let bar = |i: usize| {
+        let stretch = &entropy[i * entropy.len() / bars..(i + 1) * entropy.len() / bars];
+        let mean = stretch.iter().sum::<f32>() / stretch.len().max(1) as f32;
+        BARS.iter().rev().find(|b| mean >= b.0).map_or(' ', |b| b.1)
+    };
+    if entropy.is_empty() {
+        String::new()
+    } else {
+        (0..bars).map(bar).fold(label.to_string(), |s, c| s + &c.to_string())
     }
 }
 
@@ -177,7 +239,11 @@ mod tests {
     }
 
     fn area(start: usize, columns: usize, rows: usize) -> Area {
-        Area { start, columns, rows, styled: true }
+        Area { start, columns, rows, color: true }
+    }
+
+    fn lines(cells: &[Cell], status: &str, area: Area) -> Vec<Line> {
+        super::lines(cells, &[status.to_string()], area)
     }
 
     fn texts(lines: &[Line]) -> Vec<String> {
@@ -195,7 +261,7 @@ mod tests {
         let l = lines(&cells, "step 1/2", area(0, 40, 10));
         assert_eq!(texts(&l), ["The capital of↵zz", "step 1/2"]);
         let want = [(Style::Accepted, "The capital"), (Style::Draft, " of"), (Style::Noise, "↵zz")];
-        assert_eq!(l[0].spans, want.map(|(s, t)| (s, t.to_string())));
+        assert_eq!(l[0].spans, want.map(|(style, t)| Span { style, text: t.to_string(), end: None }));
         assert_eq!(l[0].width, 17);
     }
 
@@ -227,9 +293,9 @@ mod tests {
     }
 
     #[test]
-    fn without_styles_noise_is_shading() {
+    fn without_colours_noise_is_shading() {
         let cells = [cell("Paris", State::Accepted), cell(" qx", State::Noise), cell("", State::Noise)];
-        let l = lines(&cells, "s", Area { styled: false, ..area(0, 20, 5) });
+        let l = lines(&cells, "s", Area { color: false, ..area(0, 20, 5) });
         assert_eq!(l[0].text(), "Paris░░░░");
     }
 
@@ -252,5 +318,35 @@ mod tests {
         let usual =
             Status { canvas: 2, step: 12, accepted: 216, canvas_len: 256, ms_per_step: 168.0, ..fast };
         assert!(width(&usual.line()) <= 80, "a common terminal shows all of it");
+    }
+
+    #[test]
+    fn clusters_over_several_cells_are_one_glyph() {
+        let cells = [cell("👩", State::Draft), cell("\u{200d}👧x", State::Accepted)];
+        let l = lines(&cells, "s", area(0, 20, 5));
+        let span = |style, text: &str, end| Span { style, text: text.into(), end };
+        let want = [span(Style::Draft, "👩\u{200d}👧", Some(2)), span(Style::Accepted, "x", None)];
+        assert_eq!((&l[0].spans[..], l[0].width, l[0].risky()), (&want[..], 3, true));
+        // Noise never joins its neighbours.
+        let cells = [cell("👩", State::Draft), cell("\u{200d}👧\u{301}日", State::Noise)];
+        assert_eq!(lines(&cells, "s", area(0, 20, 5))[0].text(), "👩···日");
+    }
+
+    #[test]
+    fn a_small_screen_keeps_the_first_line_of_the_status() {
+        let status = ["a".to_string(), "b".to_string()];
+        let cells = [cell("1\n2\n3", State::Draft)];
+        let shown = |rows| texts(&super::lines(&cells, &status, area(0, 20, rows)));
+        assert_eq!(shown(9), ["1", "2", "3", "a", "b"]);
+        assert_eq!(shown(4), ["1", "2", "+1 line · a", "b"]);
+        assert_eq!(shown(2), ["1", "+2 lines · a"]);
+    }
+
+    #[test]
+    fn bars_are_means_on_a_fixed_scale() {
+        assert_eq!(entropy_bars(&[0.0, 0.01, 0.5, 9.0], 80), "entropy  ▁▄█");
+        assert_eq!(entropy_bars(&[0.0, 0.2, 4.0, 4.0], 10), "entropy ▃▇");
+        assert_eq!(entropy_bars(&[], 80), "");
+        assert_eq!(entropy_bars(&[1.0], 0), "entropy ▅");
     }
 }

@@ -1,25 +1,32 @@
-//! Holds the terminal while a picture is on it, and gives it back in order.
+//! Holds the terminal while a picture or a line editor is on it, and gives it back in order: at the end, in a
+//! panic, when the program is suspended, and when a signal ends it.
 //!
-//! Meanwhile typed keys are not echoed: an Enter would move the picture under its own feet. Ctrl-C keeps its
-//! meaning, and what was typed goes to the shell afterwards.
+//! While a picture is shown typed keys are not echoed: an Enter would move the picture under its own feet.
+//! Ctrl-C and Ctrl-Z keep their meaning, and what was typed goes to whoever reads next.
 
-use std::io::{self, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io::{self, StdoutLock, Write};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-use super::live::SHOW_CURSOR;
+use super::live::{SHOW_CURSOR, SYNC_END, WRAP_ON};
 use super::theme::RESET;
 
-/// Whether the terminal is held and [`restore`] has something to do.
-static HELD: AtomicBool = AtomicBool::new(false);
+/// A picture is on the terminal.
+static PICTURE: AtomicBool = AtomicBool::new(false);
+/// A line editor is at work.
+static EDITOR: AtomicBool = AtomicBool::new(false);
+/// The program goes on while the shell has the terminal.
+static BACKGROUND: AtomicBool = AtomicBool::new(false);
+/// How often the program was suspended and went on.
+static EPOCH: AtomicU64 = AtomicU64::new(0);
 
-/// Keeps hold of the terminal until it is dropped.
+/// Keeps the terminal for a picture until it is dropped.
 pub(crate) struct Hold(());
 
 impl Hold {
     /// Takes hold.
     pub(crate) fn new() -> Hold {
-        if !HELD.swap(true, Ordering::SeqCst) {
-            echo::off();
+        if !PICTURE.swap(true, SeqCst) {
+            BACKGROUND.store(!modes::silence(), SeqCst);
         }
         Hold(())
     }
@@ -27,58 +34,136 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if HELD.swap(false, Ordering::SeqCst) {
-            echo::on();
+        if PICTURE.swap(false, SeqCst) {
+            modes::restore();
+        }
+        BACKGROUND.store(false, SeqCst);
+    }
+}
+
+/// Keeps the terminal for a line editor, which changes its modes and changes them back, until it is dropped.
+pub(crate) struct Editing(());
+
+impl Editing {
+    /// Remembers how the terminal is.
+    pub(crate) fn new() -> Editing {
+        modes::remember();
+        EDITOR.store(true, SeqCst);
+        Editing(())
+    }
+}
+
+impl Drop for Editing {
+    fn drop(&mut self) {
+        if EDITOR.swap(false, SeqCst) {
+            modes::restore();
         }
     }
 }
 
-/// Brings the terminal back to order from anywhere: a panic, a second Ctrl-C.
+/// How often the program was suspended and went on: whoever draws then finds another screen.
+pub(crate) fn epoch() -> u64 {
+    EPOCH.load(SeqCst)
+}
+
+/// Whether the shell has the terminal.
+pub(crate) fn in_background() -> bool {
+    BACKGROUND.load(SeqCst)
+}
+
+/// Brings the terminal back to order from anywhere: a panic, a signal that ends the program.
 pub(crate) fn restore() {
-    if HELD.swap(false, Ordering::SeqCst) {
-        echo::on();
-        let mut out = io::stdout().lock();
-        // Nobody is left to tell when the terminal is gone.
-        let _ = write!(out, "\x1b[?2026l{RESET}\r\n{SHOW_CURSOR}");
+    let mut out = io::stdout().lock();
+    give_back(&mut out);
+    PICTURE.store(false, SeqCst);
+    EDITOR.store(false, SeqCst);
+}
+
+/// The picture stays where it is, and what follows starts below it. Errors have nobody left to tell.
+fn give_back(out: &mut StdoutLock<'_>) {
+    if PICTURE.load(SeqCst) {
+        modes::restore();
+        if !in_background() {
+            let _ = write!(out, "{SYNC_END}{WRAP_ON}{RESET}\r\n{SHOW_CURSOR}");
+            let _ = out.flush();
+        }
+    } else if EDITOR.load(SeqCst) {
+        modes::restore();
+        // Without bracketed paste.
+        let _ = write!(out, "\x1b[?2004l{RESET}\r\n");
         let _ = out.flush();
     }
 }
 
+/// Gives the terminal back, stops the program with `stop`, and takes hold of the terminal again when it goes on.
+/// Nothing is written meanwhile.
 #[cfg(unix)]
-mod echo {
-    use std::io::stdout;
+pub(crate) fn suspended(stop: impl FnOnce()) {
+    let mut out = io::stdout().lock();
+    give_back(&mut out);
+    stop();
+    continued();
+}
+
+/// The program goes on, after it was suspended or in the foreground after it was in the background.
+#[cfg(unix)]
+pub(crate) fn continued() {
+    let _out = io::stdout().lock();
+    if PICTURE.load(SeqCst) {
+        BACKGROUND.store(!modes::silence(), SeqCst);
+    }
+    EPOCH.fetch_add(1, SeqCst);
+}
+
+#[cfg(unix)]
+mod modes {
+    use std::io::{IsTerminal as _, stdout};
     use std::sync::{Mutex, PoisonError};
 
     use rustix::process::getpgrp;
     use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
 
-    /// Settings of the terminal before.
+    /// Modes of the terminal before.
     static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
-    pub(super) fn off() {
-        // A process in the background that changes the terminal is stopped by the system.
-        if tcgetpgrp(stdout()).ok() != Some(getpgrp()) {
-            return;
-        }
-        let Ok(before) = tcgetattr(stdout()) else { return };
-        let mut silent = before.clone();
-        silent.local_modes.remove(LocalModes::ECHO);
-        if tcsetattr(stdout(), OptionalActions::Now, &silent).is_ok() {
-            *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
-        }
+    /// A process in the background that changes the terminal is stopped by the system.
+    fn in_foreground() -> bool {
+        tcgetpgrp(stdout()).is_ok_and(|group| group == getpgrp())
     }
 
-    pub(super) fn on() {
-        if let Some(before) = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            // A terminal that is gone needs no settings.
+    pub(super) fn remember() {
+        let modes = if in_foreground() { tcgetattr(stdout()).ok() } else { None };
+        *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = modes;
+    }
+
+    /// Switches the echo off. False when the terminal belongs to another process.
+    pub(super) fn silence() -> bool {
+        remember();
+        if let Some(before) = &*BEFORE.lock().unwrap_or_else(PoisonError::into_inner) {
+            let mut silent = before.clone();
+            silent.local_modes.remove(LocalModes::ECHO);
+            // A terminal that refuses echoes.
+            let _ = tcsetattr(stdout(), OptionalActions::Now, &silent);
+        }
+        !stdout().is_terminal() || in_foreground()
+    }
+
+    pub(super) fn restore() {
+        let before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(before) = before.filter(|_| in_foreground()) {
+            // A terminal that is gone needs no modes.
             let _ = tcsetattr(stdout(), OptionalActions::Now, &before);
         }
     }
 }
 
 #[cfg(not(unix))]
-mod echo {
-    pub(super) fn off() {}
+mod modes {
+    pub(super) fn remember() {}
 
-    pub(super) fn on() {}
+    pub(super) fn silence() -> bool {
+        true
+    }
+
+    pub(super) fn restore() {}
 }

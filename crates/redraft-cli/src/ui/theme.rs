@@ -1,4 +1,4 @@
-//! How things look: a few styles, as escape sequences or as nothing.
+//! How things look: a few styles, as escape sequences.
 
 /// What a piece of text is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,14 +9,16 @@ pub(crate) enum Style {
     Draft,
     /// A guess that entered the canvas.
     Accepted,
+    /// Final text.
+    Committed,
     /// Figures below the canvas.
     Status,
 }
 
-/// Whether styles become escape sequences.
+/// How styles become escape sequences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Theme {
-    /// Colours are wanted and possible.
+    /// Colours are wanted; without them weight alone tells styles apart.
     pub(crate) color: bool,
 }
 
@@ -24,13 +26,16 @@ pub(crate) struct Theme {
 pub(crate) const RESET: &str = "\x1b[0m";
 
 impl Theme {
-    /// What starts a style. Bold, dim and one colour only: they work on dark and light backgrounds.
+    /// What starts a style. Each differs from the others in colour and in weight; no colour is one that either a
+    /// dark or a light background hides.
     pub(crate) fn start(self, style: Style) -> &'static str {
-        match style {
-            _ if !self.color => "",
-            Style::Noise | Style::Status => "\x1b[2m",
-            Style::Draft => "",
-            Style::Accepted => "\x1b[1;36m",
+        match (style, self.color) {
+            (Style::Noise | Style::Status, _) => "\x1b[2m",
+            (Style::Draft, true) => "\x1b[3;35m",
+            (Style::Draft, false) => "\x1b[3m",
+            (Style::Accepted, true) => "\x1b[1;36m",
+            (Style::Accepted, false) => "\x1b[1m",
+            (Style::Committed, _) => "",
         }
     }
 
@@ -40,12 +45,16 @@ impl Theme {
     }
 }
 
-/// Whether the environment asks for no colour and no movement (<https://no-color.org>).
+/// Whether the environment asks for no colour (<https://no-color.org>).
 pub(crate) fn no_color() -> bool {
     std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty())
 }
 
 /// Whether the terminal can move its cursor.
-pub(crate) fn dumb_terminal() -> bool {
-    std::env::var_os("TERM").is_some_and(|v| v == "dumb")
+pub(crate) fn obeys_escape_sequences() -> bool {
+    let dumb = std::env::var_os("TERM").is_some_and(|v| v == "dumb");
+    #[cfg(windows)]
+    return !dumb && crossterm::ansi_support::supports_ansi();
+    #[cfg(not(windows))]
+    !dumb
 }

@@ -1,23 +1,53 @@
 //! A terminal for tests: what would be on the screen after these bytes.
 
+use unicode_segmentation::UnicodeSegmentation as _;
+use unicode_width::UnicodeWidthStr as _;
+
 use super::text::char_width;
+
+/// How a terminal measures what it prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Widths {
+    /// Grapheme clusters, as the Unicode standard has them.
+    Clusters,
+    /// Character by character: joined emoji stand side by side.
+    Chars,
+    /// Character by character, and emoji are as narrow as in an old font.
+    Narrow,
+}
 
 /// Rows of everything that was ever shown, the scrollback included; the screen is the last `rows` of them.
 pub(super) struct Vt {
     columns: usize,
     rows: usize,
-    lines: Vec<Vec<char>>,
+    widths: Widths,
+    /// Cells; the second cell of a wide glyph is empty.
+    lines: Vec<Vec<String>>,
     row: usize,
     column: usize,
     /// The cursor waits on the last column for the next character.
     pending: bool,
+    /// Row and column of the last glyph, while a mark can still join it.
+    last: Option<(usize, usize)>,
     pub(super) cursor_visible: bool,
+    /// Mode 7.
+    pub(super) wraps: bool,
 }
 
 impl Vt {
-    pub(super) fn new(columns: usize, rows: usize) -> Vt {
-        let lines = vec![Vec::new()];
-        Vt { columns, rows, lines, row: 0, column: 0, pending: false, cursor_visible: true }
+    pub(super) fn new(columns: usize, rows: usize, widths: Widths) -> Vt {
+        Vt {
+            columns,
+            rows,
+            widths,
+            lines: vec![Vec::new()],
+            row: 0,
+            column: 0,
+            pending: false,
+            last: None,
+            cursor_visible: true,
+            wraps: true,
+        }
     }
 
     fn top(&self) -> usize {
@@ -35,6 +65,9 @@ impl Vt {
     pub(super) fn feed(&mut self, s: &str) {
         let mut chars = s.chars();
         while let Some(c) = chars.next() {
+            if c.is_control() {
+                self.last = None;
+            }
             match c {
                 '\r' => (self.column, self.pending) = (0, false),
                 '\n' => self.down(),
@@ -45,29 +78,79 @@ impl Vt {
                     self.csi(&rest[..end], &rest[end..=end]);
                     chars = rest[end + 1..].chars();
                 }
-                c => self.put(c),
+                c => {
+                    assert!(!c.is_control(), "{c:?}");
+                    self.put(c);
+                }
             }
         }
     }
 
+    fn width(&self, c: char) -> usize {
+        match self.widths {
+            Widths::Narrow if char_width(c) == 2 && c > '\u{1f000}' && c < '\u{20000}' => 1,
+            _ => char_width(c),
+        }
+    }
+
     fn put(&mut self, c: char) {
-        let w = char_width(c);
-        if self.pending || self.column + w > self.columns {
+        if let Some((row, column)) = self.last {
+            let joined = format!("{}{c}", self.lines[row][column]);
+            let joins = match self.widths {
+                Widths::Clusters => joined.graphemes(true).count() == 1,
+                Widths::Chars | Widths::Narrow => self.width(c) == 0,
+            };
+            if joins {
+                // A variation selector can make a glyph wide.
+                let wider = self.widths == Widths::Clusters
+                    && joined.width() == 2
+                    && self.column == column + 1
+                    && column + 2 <= self.columns
+                    && !self.pending;
+                self.lines[row][column] = joined;
+                if wider {
+                    self.occupy(column + 1, String::new());
+                    self.moved_to(column + 2);
+                }
+                return;
+            }
+        }
+        let w = self.width(c);
+        if w == 0 {
+            return;
+        }
+        if self.wraps && (self.pending || self.column + w > self.columns) {
             self.down();
             self.column = 0;
         }
-        let line = &mut self.lines[self.row];
-        while line.len() < self.column + w {
-            line.push(' ');
-        }
-        line[self.column] = c;
+        // Without wrapping the last columns are written over.
+        let column = self.column.min(self.columns - w);
+        self.occupy(column, c.to_string());
         if w == 2 {
-            line[self.column + 1] = '\0';
+            self.occupy(column + 1, String::new());
         }
-        self.column += w;
-        if self.column == self.columns {
-            (self.column, self.pending) = (self.columns - 1, true);
+        self.last = Some((self.row, column));
+        self.moved_to(column + w);
+    }
+
+    fn moved_to(&mut self, column: usize) {
+        self.pending = column == self.columns && self.wraps;
+        self.column = column.min(self.columns - 1);
+    }
+
+    /// Sets one cell; half a wide glyph is no glyph.
+    fn occupy(&mut self, column: usize, text: String) {
+        let line = &mut self.lines[self.row];
+        while line.len() <= column {
+            line.push(" ".into());
         }
+        if line[column].is_empty() && column > 0 && !text.is_empty() {
+            line[column - 1] = " ".into();
+        }
+        if line.get(column + 1).is_some_and(String::is_empty) {
+            line[column + 1] = " ".into();
+        }
+        line[column] = text;
     }
 
     fn csi(&mut self, arg: &str, last: &str) {
@@ -75,6 +158,8 @@ impl Vt {
         match (arg, last) {
             ("?25", "l") => self.cursor_visible = false,
             ("?25", "h") => self.cursor_visible = true,
+            ("?7", "l") => self.wraps = false,
+            ("?7", "h") => self.wraps = true,
             ("?2026", "h" | "l") | (_, "m") => {}
             (_, "A") => (self.row, self.pending) = (self.row.saturating_sub(n).max(self.top()), false),
             (_, "B") => {
@@ -94,13 +179,19 @@ impl Vt {
         }
     }
 
+    /// The row of the cursor, counted from the first one ever.
+    pub(super) fn row(&self) -> usize {
+        self.row
+    }
+
+    /// Columns of a row up to its last glyph.
+    pub(super) fn used(&self, row: usize) -> usize {
+        self.lines[row].iter().rposition(|cell| cell != " ").map_or(0, |at| at + 1)
+    }
+
     /// All rows as text, without empty ones below the cursor.
     pub(super) fn all(&self) -> Vec<String> {
-        let mut rows: Vec<String> = self
-            .lines
-            .iter()
-            .map(|l| l.iter().filter(|&&c| c != '\0').collect::<String>().trim_end().to_string())
-            .collect();
+        let mut rows: Vec<String> = self.lines.iter().map(|l| l.concat().trim_end().to_string()).collect();
         while rows.len() > self.row + 1 && rows.last().is_some_and(String::is_empty) {
             rows.pop();
         }

@@ -2,7 +2,7 @@
 
 mod inspect;
 mod program;
-mod receipt;
+mod recorded;
 mod run;
 mod synth;
 mod tokenize;

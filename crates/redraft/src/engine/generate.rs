@@ -15,7 +15,7 @@ use crate::sampler::{Decision, Params, Sampler, SamplerSpec, StepView, Stop};
 use crate::{Error, Model};
 
 /// Tokens of an answer where the user does not say.
-const DEFAULT_MAX_TOKENS: usize = 512;
+pub const DEFAULT_MAX_TOKENS: usize = 512;
 
 /// What to generate.
 pub struct Request {
@@ -161,6 +161,8 @@ pub struct Generation {
     pub digests: Digests,
     /// Bytes of KV cache at the end.
     pub kv_bytes: usize,
+    /// Prompt tokens whose keys and values the session had already.
+    pub reused: usize,
 }
 
 /// Watches a pass for the raw logits, and for an interruption.
@@ -229,7 +231,7 @@ pub fn generate(
         wanted: request.full_logits,
         logits: Vec::new(),
     };
-    session.set_prompt(model, &request.prompt, &mut sink, &mut |done, total| {
+    let reused = session.set_prompt(model, &request.prompt, &mut sink, &mut |done, total| {
         on_event(&Event::Prompt { done, total })
     })?;
     let mut timings = Timings { prompt: start.elapsed(), ..Timings::default() };
@@ -276,7 +278,7 @@ pub fn generate(
     };
     let finish = if stopped.is_some() { Finish::Stop } else { Finish::Length };
     let kv_bytes = model.backend.seq_bytes(session.seq())?;
-    Ok(Generation { ids, committed, finish, canvases, timings, digests, kv_bytes })
+    Ok(Generation { ids, committed, finish, canvases, timings, digests, kv_bytes, reused })
 }
 
 fn check_request(request: &Request, answer: usize) -> Result<(), Error> {

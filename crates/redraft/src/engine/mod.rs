@@ -2,13 +2,15 @@
 
 mod draws;
 mod generate;
+mod overflow;
 mod pass;
 mod session;
 
 pub use draws::{Draws, Philox};
 pub use generate::{
-    CanvasReport, Digests, Event, Finish, Generation, Request, StepEvent, Timings, default_max_tokens,
-    generate,
+    CanvasReport, DEFAULT_MAX_TOKENS, Digests, Event, Finish, Generation, Request, StepEvent, Timings,
+    default_max_tokens, generate,
 };
+pub use overflow::turns_to_drop;
 pub use pass::{CanvasPass, CanvasResult, Previous, TapSink, canvas_pass};
 pub use session::Session;

@@ -33,7 +33,8 @@ impl Session {
     }
 
     /// Makes the cache hold exactly `prompt`: what it shares with the cached tokens from the start is kept,
-    /// the rest is computed. `progress` gets tokens done and tokens in all, after each chunk.
+    /// the rest is computed. `progress` gets tokens done and tokens in all, before the first chunk and after each
+    /// one. Returns how many tokens were kept.
     ///
     /// # Errors
     /// [`Error::Interrupted`] when `progress` breaks; those of the passes. The cache then holds a shorter
@@ -44,17 +45,20 @@ impl Session {
         prompt: &[u32],
         sink: &mut dyn TapSink,
         progress: &mut dyn FnMut(usize, usize) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
+    ) -> Result<usize, Error> {
         let shared = self.tokens.iter().zip(prompt).take_while(|(a, b)| a == b).count();
         model.backend.seq_truncate(self.seq, shared)?;
         self.tokens.truncate(shared);
+        if progress(shared, prompt.len()).is_break() {
+            return Err(Error::Interrupted);
+        }
         for chunk in prompt[shared..].chunks(PROMPT_CHUNK) {
             self.extend(model, chunk, sink)?;
             if progress(self.tokens.len(), prompt.len()).is_break() {
                 return Err(Error::Interrupted);
             }
         }
-        Ok(())
+        Ok(shared)
     }
 
     /// One prompt pass over `ids` after what is cached.

@@ -1,6 +1,8 @@
 //! Runs what a golden file describes and writes the results under its names.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use redraft_compute::TapKey;
 
@@ -16,10 +18,22 @@ use crate::{Error, Model};
 /// [`Error::Golden`] naming the tensor or setting that is missing or does not fit the model; those of the
 /// passes.
 pub fn like(model: &mut Model, golden: &TraceFile) -> Result<TraceFile, Error> {
+    like_until(model, golden, None)
+}
+
+/// [`like`], which stops between ops when `interrupt` is set.
+///
+/// # Errors
+/// As [`like`]; [`Error::Interrupted`].
+pub fn like_until(
+    model: &mut Model,
+    golden: &TraceFile,
+    interrupt: Option<Arc<AtomicBool>>,
+) -> Result<TraceFile, Error> {
     let mut out = if golden.tensors.contains_key("step_left") {
-        trajectory(model, golden)?
+        trajectory(model, golden, interrupt)?
     } else if golden.tensors.contains_key("prompt_ids") {
-        forward(model, golden)?
+        forward(model, golden, interrupt)?
     } else {
         let inputs = "there is neither prompt_ids (a forward pass) nor step_left (a trajectory)";
         return Err(golden.wrong(format!(
@@ -35,7 +49,11 @@ pub fn like(model: &mut Model, golden: &TraceFile) -> Result<TraceFile, Error> {
     Ok(out)
 }
 
-fn forward(model: &mut Model, golden: &TraceFile) -> Result<TraceFile, Error> {
+fn forward(
+    model: &mut Model,
+    golden: &TraceFile,
+    interrupt: Option<Arc<AtomicBool>>,
+) -> Result<TraceFile, Error> {
     let prompt = golden.ids("prompt_ids")?;
     let (answer, context) = (model.shape().canvas_len, model.shape().context_len);
     if prompt.len().saturating_add(answer) > context {
@@ -46,6 +64,7 @@ fn forward(model: &mut Model, golden: &TraceFile) -> Result<TraceFile, Error> {
         false => vec![prompt.len() as i64],
     };
     let mut recorder = PassRecorder::new(|name: &str, _| golden.tensors.contains_key(name));
+    recorder.interrupt = interrupt;
     let mut session = model.session()?;
     let done = passes(model, &mut session, golden, &prompt, &chunks, &mut recorder);
     model.close(session);
@@ -178,7 +197,11 @@ impl Draws for Recorded {
     }
 }
 
-fn trajectory(model: &mut Model, golden: &TraceFile) -> Result<TraceFile, Error> {
+fn trajectory(
+    model: &mut Model,
+    golden: &TraceFile,
+    interrupt: Option<Arc<AtomicBool>>,
+) -> Result<TraceFile, Error> {
     let text =
         golden.metadata.get("config").ok_or_else(|| golden.wrong("metadata `config` is missing".into()))?;
     let c: Config =
@@ -203,7 +226,7 @@ fn trajectory(model: &mut Model, golden: &TraceFile) -> Result<TraceFile, Error>
         end_ids: c.eos.ids(),
         self_conditioning: true,
         full_logits: golden.tensors.contains_key("raw_logits_step"),
-        interrupt: None,
+        interrupt,
         prompt,
     };
     let mut recorder = GenerationRecorder::default();

@@ -1,5 +1,8 @@
 //! Recorders: taps of passes, and the steps of a generation.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use redraft_compute::{Op, Program, TapData, TapKey, Val};
 
 use super::{Elements, TraceFile};
@@ -51,12 +54,20 @@ pub struct PassRecorder<F> {
     pub wants: F,
     /// The key masks of attention layers to write, as `(layer, columns)`; columns are the last keys.
     pub masks: Vec<(usize, usize)>,
+    /// Set from elsewhere to stop between ops.
+    pub interrupt: Option<Arc<AtomicBool>>,
 }
 
 impl<F: Fn(&str, TapKey) -> bool> PassRecorder<F> {
     /// A recorder without passes yet.
     pub fn new(wants: F) -> PassRecorder<F> {
-        PassRecorder { file: TraceFile::default(), prefix: String::new(), wants, masks: Vec::new() }
+        PassRecorder {
+            file: TraceFile::default(),
+            prefix: String::new(),
+            wants,
+            masks: Vec::new(),
+            interrupt: None,
+        }
     }
 
     /// Name in the file. Logits belong to the case, not to a pass.
@@ -96,6 +107,10 @@ impl<F: Fn(&str, TapKey) -> bool> TapSink for PassRecorder<F> {
             TapData::I32(x) => Elements::I32(x.to_vec()),
         };
         self.file.insert(self.name(key), vec![val.rows(), val.cols()], data);
+    }
+
+    fn interrupted(&self) -> bool {
+        self.interrupt.as_ref().is_some_and(|i| i.load(Ordering::Relaxed))
     }
 }
 

@@ -12,13 +12,12 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Context as _;
 use clap::ValueEnum;
 use redraft::compute::Precision;
-use redraft::engine::{Event, Philox, generate};
+use redraft::engine::{Event, Generation, Philox, Request, Session, generate};
 use redraft::receipt::{Receipt, StepRecorder};
 use redraft::trace::GenerationRecorder;
 use redraft::{Error, Model};
 
-use self::report::Report;
-pub(crate) use self::report::number;
+pub(crate) use self::report::{Report, number};
 use self::watch::{Watch, Watched};
 use crate::args::generate::GenerateArgs;
 use crate::args::model::ModelArgs;
@@ -27,13 +26,13 @@ use crate::cmd::trace::metadata;
 use crate::exit::Exit;
 use crate::model::Loaded;
 use crate::out::Out;
-use crate::ui::theme::{dumb_terminal, no_color};
+use crate::ui::theme::{no_color, obeys_escape_sequences};
 use crate::{interrupt, model};
 
 /// Answer one prompt.
 ///
-/// On a terminal the canvas is shown while it is refined: noise dim, drafts normal, accepted tokens bright.
-/// Into a pipe goes the plain text, canvas by canvas.
+/// On a terminal the canvas is shown while it is refined: noise dim, drafts in italics, accepted tokens bold,
+/// final text plain. Into a pipe goes the plain text, canvas by canvas. Ctrl-C stops, twice at once.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     redraft run \"What is the capital of France?\"\n  \
@@ -51,10 +50,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     generate: GenerateArgs,
 
-    /// When to show the canvas while it is refined. auto: on a terminal, unless NO_COLOR is set; always: even
-    /// where stdout does not look like a terminal.
-    #[arg(long, value_name = "WHEN", default_value = "auto", env = "REDRAFT_LIVE", help_heading = "Output")]
-    live: When,
+    #[command(flatten)]
+    live: LiveArgs,
 
     /// Record every step into this file (safetensors), for `trace --like` and `compare`.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
@@ -64,6 +61,20 @@ pub(crate) struct Args {
     /// ids, settings and seed; `verify` runs it again.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     receipt: Option<PathBuf>,
+}
+
+/// Options of commands that show a canvas.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct LiveArgs {
+    /// When to show the canvas while it is refined. auto: on a terminal, unless NO_COLOR is set; always: even
+    /// where stdout does not look like a terminal, without colours where NO_COLOR is set.
+    #[arg(long, value_name = "WHEN", default_value = "auto", env = "REDRAFT_LIVE")]
+    live: When,
+
+    /// Below the live canvas show the entropy of each part of it: a higher bar is less certain.
+    #[arg(long, env = "REDRAFT_ENTROPY_BARS", value_parser = clap::builder::FalseyValueParser::new())]
+    entropy_bars: bool,
 }
 
 /// `--live`.
@@ -77,36 +88,48 @@ enum When {
     Never,
 }
 
-impl When {
-    fn shows(self, out: Out) -> bool {
-        match self {
+impl LiveArgs {
+    /// What there is to show.
+    pub(crate) fn view(&self, out: Out) -> View {
+        let live = match self.live {
             _ if out.json => false,
-            When::Auto => out.terminal && !no_color() && !dumb_terminal(),
+            When::Auto => out.terminal && !no_color() && obeys_escape_sequences(),
             When::Always => true,
             When::Never => false,
-        }
+        };
+        View { live, entropy: self.entropy_bars }
     }
+}
+
+/// How an answer is shown.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct View {
+    /// As a canvas that changes in place; else as text.
+    pub(crate) live: bool,
+    /// With the entropy of each part of it.
+    entropy: bool,
 }
 
 /// Runs the command.
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
-    let inputs = [args.model.model.as_deref(), args.prompt.chat_template.as_deref()];
+    let inputs = [args.model.model.as_deref(), args.prompt.template.chat_template.as_deref()];
     if let Some(path) = &args.trace {
         model::refuse_overwriting(path, &inputs)?;
     }
     if let Some(path) = &args.receipt {
         model::refuse_overwriting(path, &[&inputs[..], &[args.trace.as_deref()]].concat())?;
     }
+    args.generate.refuse_slide("`run` has no earlier turns")?;
     let text = args.prompt.text()?;
     let stop = interrupt::flag()?;
     let loaded = model::open(&args.model, Precision::F32, &stop, out)?;
-    let live = args.live.shows(out);
-    let report = answer(args, &text, loaded, stop, live, out)?;
+    let view = args.live.view(out);
+    let report = answer(args, &text, loaded, stop, view, out)?;
     if out.json {
         out.object(&report)?;
     } else if out.verbose > 0 {
         report.lines().iter().for_each(|l| out.note(l));
-    } else if live && !out.quiet && std::io::stderr().is_terminal() {
+    } else if view.live && !out.quiet && std::io::stderr().is_terminal() {
         out.err(&report.summary());
     }
     Ok(Exit::Done)
@@ -118,7 +141,7 @@ fn answer(
     text: &str,
     loaded: Loaded,
     stop: Arc<AtomicBool>,
-    live: bool,
+    view: View,
     out: Out,
 ) -> anyhow::Result<Report> {
     let Loaded { mut model, load } = loaded;
@@ -128,47 +151,22 @@ fn answer(
     request.interrupt = Some(Arc::clone(&stop));
     let seed = args.generate.seed.number();
     out.note(&format!("seed {seed}, {} prompt tokens", request.prompt.len()));
-    let draws = Philox { seed, vocab_len: model.shape().vocab_len as u32 };
-    let mut watch = Watch::new(
-        Watched {
-            tokenizer: Arc::clone(model.tokenizer()),
-            end_ids: request.end_ids.clone(),
-            max_tokens: request.max_tokens,
-            canvas_len: model.shape().canvas_len,
-            draws,
-        },
-        live,
-        out,
-    )?;
     let mut recording = args.trace.as_ref().map(|_| Recording::default());
     let mut steps = args.receipt.as_ref().map(|_| StepRecorder::default());
-    let mut failed = None;
     let mut session = model.session()?;
-    let done = generate(&mut model, &mut session, &request, &draws, &mut |event| {
+    let done = show(&mut model, &mut session, &request, seed, view, out, &mut |event| {
         if let Some(r) = &mut recording {
             r.event(event);
         }
         if let Some(s) = &mut steps {
             s.event(event);
         }
-        match watch.event(event) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(e) => {
-                failed = Some(e);
-                ControlFlow::Break(())
-            }
-        }
     });
     model.close(session);
-    let finished = watch.finish(done.is_ok());
     if let (Some(path), Some(r)) = (&args.trace, recording) {
         r.save(path, &model, &request, seed, out)?;
     }
-    if let Some(e) = failed {
-        return Err(e);
-    }
     let done = done?;
-    finished?;
     if done.ids.is_empty() {
         out.warn("the answer is empty: the model ended at once; another --seed or wording may help");
     }
@@ -180,6 +178,52 @@ fn answer(
         out.note(&format!("receipt written to {}", path.display()));
     }
     Ok(Report::new(&model, &request, &done, seed, load))
+}
+
+/// Generates an answer and shows it as it comes about; `also` sees all events.
+///
+/// # Errors
+/// stdout cannot be written to; those of the library.
+pub(crate) fn show(
+    model: &mut Model,
+    session: &mut Session,
+    request: &Request,
+    seed: u64,
+    view: View,
+    out: Out,
+    also: &mut dyn FnMut(&Event<'_>),
+) -> anyhow::Result<Generation> {
+    let draws = Philox { seed, vocab_len: model.shape().vocab_len as u32 };
+    let mut watch = Watch::new(
+        Watched {
+            tokenizer: Arc::clone(model.tokenizer()),
+            end_ids: request.end_ids.clone(),
+            max_tokens: request.max_tokens,
+            canvas_len: model.shape().canvas_len,
+            draws,
+            entropy: view.entropy,
+        },
+        view.live,
+        out,
+    )?;
+    let mut failed = None;
+    let done = generate(model, session, request, &draws, &mut |event| {
+        also(event);
+        match watch.event(event) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(e) => {
+                failed = Some(e);
+                ControlFlow::Break(())
+            }
+        }
+    });
+    let finished = watch.finish(done.is_ok());
+    if let Some(e) = failed {
+        return Err(e);
+    }
+    let done = done?;
+    finished?;
+    Ok(done)
 }
 
 /// The steps so far, for `--trace`.
@@ -205,7 +249,7 @@ impl Recording {
         self,
         path: &std::path::Path,
         model: &Model,
-        request: &redraft::engine::Request,
+        request: &Request,
         seed: u64,
         out: Out,
     ) -> anyhow::Result<()> {

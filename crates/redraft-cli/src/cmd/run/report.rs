@@ -106,7 +106,7 @@ pub(crate) fn number(x: f64) -> Value {
 }
 
 impl Report {
-    pub(super) fn new(
+    pub(crate) fn new(
         model: &Model,
         request: &Request,
         done: &Generation,
@@ -173,12 +173,22 @@ impl Report {
         }
     }
 
+    /// Why the answer ended.
+    pub(crate) fn finish_reason(&self) -> &'static str {
+        self.finish_reason
+    }
+
+    /// Tokens of the prompt.
+    pub(crate) fn prompt_tokens(&self) -> usize {
+        self.usage.prompt_tokens
+    }
+
     fn steps(&self) -> usize {
         self.diffusion.canvases.iter().map(|c| c.steps).sum()
     }
 
     /// One line for people.
-    pub(super) fn summary(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         let (n, canvases, steps) =
             (self.usage.completion_tokens, self.diffusion.canvases.len(), self.steps());
         format!(
@@ -191,7 +201,7 @@ impl Report {
     }
 
     /// All figures for people.
-    pub(super) fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         let t = &self.timings;
         let canvases: Vec<String> =
             self.diffusion.canvases.iter().map(|c| format!("{} {}", c.steps, c.stop)).collect();

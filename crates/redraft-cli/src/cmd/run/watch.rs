@@ -1,6 +1,5 @@
 //! Shows an answer while it comes about: as a live canvas, as plain text, or not at all.
 
-use std::io::{Stdout, stdout};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -8,14 +7,11 @@ use redraft::engine::{Draws as _, Event, Philox, StepEvent};
 use redraft::tokenizer::{StreamDecoder, Tokenizer};
 
 use crate::out::{Out, stdout_error};
-use crate::ui::canvas::{Cell, State, Status};
+use crate::ui::canvas::{Status, entropy_bars};
 use crate::ui::hold::Hold;
-use crate::ui::live::{Live, terminal_size};
+use crate::ui::live::{Live, Screen, terminal_size};
+use crate::ui::picture::{Positions, noise};
 use crate::ui::theme::{Theme, no_color};
-
-/// Entropy in nats below which the most likely token of a position is shown as a draft: it then has most of
-/// the probability.
-const DRAFT_ENTROPY: f32 = 1.0;
 
 /// What the watcher needs to know of the generation.
 pub(super) struct Watched {
@@ -24,6 +20,8 @@ pub(super) struct Watched {
     pub(super) max_tokens: usize,
     pub(super) canvas_len: usize,
     pub(super) draws: Philox,
+    /// Show the entropy of each part of a canvas.
+    pub(super) entropy: bool,
 }
 
 /// Shows events.
@@ -43,7 +41,7 @@ enum Shown {
     /// The second says of printed text whether it ends with a newline.
     Text(Out, Option<bool>),
     /// The picture goes first, then the hold on the terminal.
-    Canvas(Live<Stdout>, Hold),
+    Canvas(Live<Screen>, Hold),
 }
 
 impl Watch {
@@ -53,8 +51,8 @@ impl Watch {
         let shown = match live {
             true => {
                 let hold = Hold::new();
-                let mut live = Live::new(stdout(), Theme { color: !no_color() }, terminal_size);
-                live.frame(&[], "reading the prompt", now).map_err(stdout_error)?;
+                let mut live = Live::new(Screen::new(), Theme { color: !no_color() }, terminal_size);
+                live.frame(&[], &["reading the prompt".into()], now).map_err(stdout_error)?;
                 Shown::Canvas(live, hold)
             }
             false if out.json => Shown::Nothing,
@@ -72,7 +70,7 @@ impl Watch {
         match event {
             Event::Prompt { done, total } => {
                 self.mark = Instant::now();
-                let status = format!("prompt {done}/{total}");
+                let status = [format!("prompt {done}/{total}")];
                 match &mut self.shown {
                     Shown::Canvas(..) if done == total => self.noise(0),
                     Shown::Canvas(live, _) => live.frame(&[], &status, self.mark).map_err(stdout_error),
@@ -123,25 +121,20 @@ impl Watch {
         let Shown::Canvas(live, _) = &mut self.shown else { return Ok(()) };
         let ids = self.of.draws.initial(canvas, self.of.canvas_len);
         let left = self.of.max_tokens - self.emitted;
-        let pieces = self.of.tokenizer.canvas_pieces(&ids);
-        let cell = |p: redraft::tokenizer::CanvasPiece| Cell { text: p.display(), state: State::Noise };
-        let cells: Vec<Cell> = pieces.into_iter().take(left).map(cell).collect();
-        let status = format!("canvas {} · noise", canvas + 1);
+        let cells = noise(&self.of.tokenizer, &ids[..left.min(ids.len())]);
+        let status = [format!("canvas {} · noise", canvas + 1)];
         live.frame(&cells, &status, Instant::now()).map_err(stdout_error)
     }
 
     fn step(&mut self, step: &StepEvent<'_>) -> anyhow::Result<()> {
         let Shown::Canvas(live, _) = &mut self.shown else { return Ok(()) };
         let now = Instant::now();
-        // After the last step the final text follows at once.
-        if !live.due(now) || step.decision.stop.is_some() {
+        // The last picture of a canvas is always shown.
+        if !live.due(now) && step.decision.stop.is_none() {
             return Ok(());
         }
         let left = self.of.max_tokens - self.emitted;
-        let (ids, states) = picture(step, &self.of.end_ids, left);
-        let pieces = self.of.tokenizer.canvas_pieces(&ids);
-        let cell = |(p, &state): (redraft::tokenizer::CanvasPiece, _)| Cell { text: p.display(), state };
-        let cells: Vec<Cell> = pieces.into_iter().zip(&states).map(cell).collect();
+        let cells = Positions::from(step).cells(&self.of.tokenizer, &self.of.end_ids, left);
         let status = Status {
             canvas: step.canvas + 1,
             step: step.step + 1,
@@ -152,72 +145,10 @@ impl Watch {
             ms_per_step: (now - self.mark).as_secs_f64() * 1e3 / (step.step + 1) as f64,
             tok_s: (self.emitted > 0).then(|| self.emitted as f64 / (now - self.began).as_secs_f64()),
         };
-        live.frame(&cells, &status.line(), now).map_err(stdout_error)
-    }
-}
-
-/// What each position shows after a step: the model's most likely token where it has an opinion, the noise
-/// that stands in the canvas where it has none. Nothing from an end token on, and no more than `left`.
-fn picture(step: &StepEvent<'_>, end_ids: &[u32], left: usize) -> (Vec<u32>, Vec<State>) {
-    let state = |i: usize| match () {
-        () if step.decision.accepted[i] => State::Accepted,
-        () if step.result.entropy[i] < DRAFT_ENTROPY => State::Draft,
-        () => State::Noise,
-    };
-    let mut ids = Vec::new();
-    let mut states = Vec::new();
-    for (i, &argmax) in step.result.argmax.iter().enumerate().take(left) {
-        let state = state(i);
-        if state != State::Noise && end_ids.contains(&argmax) {
-            break;
+        let mut lines = vec![status.line()];
+        if self.of.entropy {
+            lines.push(entropy_bars(&step.result.entropy, terminal_size().0));
         }
-        ids.push(if state == State::Noise { step.decision.canvas[i] } else { argmax });
-        states.push(state);
-    }
-    (ids, states)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use redraft::engine::CanvasResult;
-    use redraft::sampler::Decision;
-
-    use super::*;
-
-    #[test]
-    fn the_picture_shows_guesses_and_noise_up_to_the_end() {
-        let result = CanvasResult {
-            argmax: vec![10, 1, 12, 13, 1, 15],
-            sample: vec![10, 21, 22, 23, 24, 25],
-            entropy: vec![0.0, 3.0, 0.5, 2.0, 0.2, 0.0],
-            ..CanvasResult::default()
-        };
-        let decision = Decision {
-            accepted: vec![true, false, false, false, false, false],
-            canvas: vec![10, 31, 32, 33, 34, 35],
-            mean_entropy: 1.0,
-            stop: None,
-        };
-        let step = StepEvent {
-            canvas: 0,
-            step: 0,
-            steps_max: 4,
-            n_prefix: 2,
-            temperature: 0.8,
-            canvas_in: &[0; 6],
-            uniform: &[],
-            renoise: &[],
-            result: &result,
-            decision: &decision,
-            logits: None,
-            elapsed: Duration::ZERO,
-        };
-        use State::{Accepted, Draft, Noise};
-        // The end token at position 1 is no more than noise, the one at position 4 is a draft.
-        let all = (vec![10, 31, 12, 33], vec![Accepted, Noise, Draft, Noise]);
-        assert_eq!(picture(&step, &[1], 9), all);
-        assert_eq!(picture(&step, &[1], 1), (vec![10], vec![Accepted]), "no more than the user gets");
+        live.frame(&cells, &lines, now).map_err(stdout_error)
     }
 }

@@ -7,18 +7,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use redraft::Model;
 use redraft::compute::{Precision, TapKey};
 use redraft::engine::{CanvasPass, Draws as _, Philox, Previous, canvas_pass, generate};
-use redraft::trace::{Elements, GenerationRecorder, PassRecorder, TapFilter, TraceFile, like};
+use redraft::sampler::SAMPLERS;
+use redraft::trace::{Elements, GenerationRecorder, PassRecorder, TapFilter, TraceFile, like_until};
 use serde::Serialize;
 
+use crate::args::Given;
 use crate::args::generate::GenerateArgs;
 use crate::args::model::ModelArgs;
 use crate::args::prompt::PromptArgs;
 use crate::exit::Exit;
-use crate::out::Out;
+use crate::out::{Out, write_file};
 use crate::ui::progress::human_bytes;
 use crate::{interrupt, model};
 
@@ -71,6 +73,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     generate: GenerateArgs,
+
+    #[command(flatten)]
+    given: Given,
 }
 
 fn precision(text: &str) -> Result<Precision, String> {
@@ -109,18 +114,44 @@ struct Written {
     dtype: &'static str,
 }
 
+impl Args {
+    /// Only a whole answer is sampled, and a golden brings its own prompt and noise.
+    ///
+    /// # Errors
+    /// Flags that would change nothing.
+    fn refuse_what_means_nothing(&self) -> anyhow::Result<()> {
+        self.generate.refuse_slide("`trace` has no earlier turns")?;
+        if self.generation {
+            return Ok(());
+        }
+        let mut ids = vec!["max_tokens", "ctx", "digest", "sampler", "no_self_conditioning"];
+        ids.extend(SAMPLERS.iter().flat_map(|s| s.params).map(|p| p.name));
+        if let Some(flag) = self.given.first_of(&ids) {
+            bail!("{flag} changes nothing in one pass: it needs --generation");
+        }
+        let ids = ["seed", "profile", "chat_template", "think"];
+        if let Some(flag) = self.given.first_of(&ids).filter(|_| self.like.is_some()) {
+            bail!("{flag} changes nothing with --like: prompt and noise come from the golden");
+        }
+        Ok(())
+    }
+}
+
 /// Runs the command.
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     model::refuse_overwriting(&args.output, &[args.model.model.as_deref(), args.like.as_deref()])?;
+    args.refuse_what_means_nothing()?;
+    if let Some(path) = &args.like {
+        model::refuse_special(path, "a safetensors file")?;
+    }
     let golden = args.like.as_deref().map(TraceFile::open).transpose()?;
     let text = if golden.is_some() { String::new() } else { args.prompt.text()? };
-    // Only the loop over steps can stop cleanly; elsewhere Ctrl-C ends the program at once.
-    let stop = if args.generation { interrupt::flag()? } else { Arc::default() };
+    let stop = interrupt::flag()?;
     let mut model = model::open(&args.model, args.precision, &stop, out)?.model;
     let (kind, mut file) = match &golden {
         Some(golden) => {
             warn_of_another_model(args, golden, out);
-            let mut file = like(&mut model, golden)?;
+            let mut file = like_until(&mut model, golden, Some(stop))?;
             file.metadata.extend(metadata::common(&model));
             ("like", file)
         }
@@ -130,7 +161,7 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
             prompt.warning.iter().for_each(|w| out.warn(w));
             match args.generation {
                 true => ("generation", generation(args, &mut model, prompt.ids, stop, out)?),
-                false => ("forward", forward(args, &mut model, &prompt.ids)?),
+                false => ("forward", forward(args, &mut model, &prompt.ids, stop)?),
             }
         }
     };
@@ -166,7 +197,7 @@ fn known_taps(asked: &[String]) -> String {
 
 fn save(path: &Path, kind: &'static str, file: TraceFile) -> anyhow::Result<Report> {
     let bytes = file.to_bytes();
-    std::fs::write(path, &bytes).with_context(|| format!("cannot write {}", path.display()))?;
+    write_file(path, &bytes)?;
     let dtype = |e: &Elements| match e {
         Elements::F64(_) => "F64",
         Elements::F32(_) => "F32",
@@ -185,7 +216,12 @@ fn save(path: &Path, kind: &'static str, file: TraceFile) -> anyhow::Result<Repo
 }
 
 /// One pass over the prompt, one over the canvas of noise that the generator starts with.
-fn forward(args: &Args, model: &mut Model, prompt: &[u32]) -> anyhow::Result<TraceFile> {
+fn forward(
+    args: &Args,
+    model: &mut Model,
+    prompt: &[u32],
+    stop: Arc<AtomicBool>,
+) -> anyhow::Result<TraceFile> {
     let names = if args.taps == ["all"] { Vec::new() } else { args.taps.clone() };
     let filter = TapFilter { names, layers: args.layers.clone() };
     let shape = model.shape().clone();
@@ -202,6 +238,7 @@ fn forward(args: &Args, model: &mut Model, prompt: &[u32]) -> anyhow::Result<Tra
     let mask = |layer| filter.wants(TapKey { name: "kq_visible", layer: Some(layer) });
     let masks = |columns| (0..shape.n_layers).filter(|&l| mask(l)).map(|l| (l, columns)).collect();
     let mut recorder = PassRecorder::new(|_: &str, key| filter.wants(key));
+    recorder.interrupt = Some(stop);
     let mut session = model.session()?;
     recorder.prefix = "enc/".into();
     recorder.masks = masks(prompt.len());

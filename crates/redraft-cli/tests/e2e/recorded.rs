@@ -1,4 +1,4 @@
-//! `redraft run --receipt` and `redraft verify`.
+//! `redraft run --receipt` and `verify`, `run --trace` and `replay`.
 
 use serde_json::{Value, json};
 
@@ -107,4 +107,30 @@ fn receipts_that_cannot_be_repeated_say_why() {
     let done = redraft(&["run", "-m", model[1], "--receipt", model[1], "x"]);
     assert!(done.code == Some(2) && done.err.contains("write to another file"), "{}", done.err);
     assert!(std::fs::exists(&path).unwrap());
+}
+
+#[test]
+fn a_recording_is_shown_as_text_in_a_pipe() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("steps.safetensors").display().to_string();
+    let answer = ok(&["run", "--trace", &path, "What is the capital of France?"]);
+    let text = ok(&["replay", &path]);
+    assert!(text.starts_with("canvas 1 step 1/48 · accepted "), "{text}");
+    assert!(text.ends_with(&answer), "the last step is the answer: {text}");
+    let v = crate::json(&["replay", &path]);
+    assert_eq!(v["canvases"], 1);
+    assert_eq!(v["steps"].as_array().map(Vec::len), Some(text.matches("canvas 1 step").count()));
+
+    // Another model's recording needs that model.
+    let golden = crate::testdata("oracle/cases/dg-mini.F32.traj-default.safetensors").display().to_string();
+    assert!(ok(&["replay", "-m", &mini(), &golden]).contains("canvas 2 step 1/48"));
+    let theirs = dir.path().join("theirs.safetensors").display().to_string();
+    ok(&["run", "-m", &mini(), "--tokens", "2", "-n", "1", "--steps", "1", "--trace", &theirs]);
+    let done = redraft(&["replay", &theirs]);
+    assert!(done.code == Some(2) && done.err.contains("give the file with -m"), "{}", done.err);
+    let done = redraft(&["replay", "--play", &path]);
+    assert!(done.code == Some(2) && done.err.contains("needs a terminal"), "{}", done.err);
+    let taps = crate::testdata("oracle/cases/dg-mini.F32.decode.safetensors").display().to_string();
+    let done = redraft(&["replay", "-m", &mini(), &taps]);
+    assert!(done.code == Some(2) && done.err.contains("run --trace"), "{}", done.err);
 }

@@ -1,0 +1,92 @@
+//! From the figures of a step to what each position of the canvas shows.
+
+use redraft::engine::StepEvent;
+use redraft::tokenizer::Tokenizer;
+
+use super::canvas::{Cell, State};
+
+/// Entropy in nats below which the most likely token of a position is shown as a draft: it then has most of
+/// the probability.
+const DRAFT_ENTROPY: f32 = 1.0;
+
+/// A canvas after a step, one entry per position.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Positions<'a> {
+    /// Most likely ids.
+    pub(crate) argmax: &'a [u32],
+    /// What the sampler made of the canvas.
+    pub(crate) canvas: &'a [u32],
+    /// Whether the position was accepted.
+    pub(crate) accepted: &'a [bool],
+    /// Entropy in nats.
+    pub(crate) entropy: &'a [f32],
+}
+
+impl<'a> From<&'a StepEvent<'a>> for Positions<'a> {
+    fn from(step: &'a StepEvent<'a>) -> Positions<'a> {
+        Positions {
+            argmax: &step.result.argmax,
+            canvas: &step.decision.canvas,
+            accepted: &step.decision.accepted,
+            entropy: &step.result.entropy,
+        }
+    }
+}
+
+impl Positions<'_> {
+    /// The model's most likely token where it has an opinion, the noise that stands in the canvas where it has
+    /// none. Nothing from an end token on, and no more than `limit`.
+    pub(crate) fn cells(&self, tokenizer: &Tokenizer, end_ids: &[u32], limit: usize) -> Vec<Cell> {
+        let (ids, states) = self.states(end_ids, limit);
+        with_text(tokenizer, &ids, states)
+    }
+
+    fn states(&self, end_ids: &[u32], limit: usize) -> (Vec<u32>, Vec<State>) {
+        let state = |i: usize| match () {
+            () if self.accepted[i] => State::Accepted,
+            () if self.entropy[i] < DRAFT_ENTROPY => State::Draft,
+            () => State::Noise,
+        };
+        let mut ids = Vec::new();
+        let mut states = Vec::new();
+        for (i, &argmax) in self.argmax.iter().enumerate().take(limit) {
+            let state = state(i);
+            if state != State::Noise && end_ids.contains(&argmax) {
+                break;
+            }
+            ids.push(if state == State::Noise { self.canvas[i] } else { argmax });
+            states.push(state);
+        }
+        (ids, states)
+    }
+}
+
+/// A canvas before its first step: noise only.
+pub(crate) fn noise(tokenizer: &Tokenizer, ids: &[u32]) -> Vec<Cell> {
+    with_text(tokenizer, ids, vec![State::Noise; ids.len()])
+}
+
+fn with_text(tokenizer: &Tokenizer, ids: &[u32], states: Vec<State>) -> Vec<Cell> {
+    let pieces = tokenizer.canvas_pieces(ids).into_iter();
+    pieces.zip(states).map(|(p, state)| Cell { text: p.display(), state }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_picture_shows_guesses_and_noise_up_to_the_end() {
+        let positions = Positions {
+            argmax: &[10, 1, 12, 13, 1, 15],
+            canvas: &[10, 31, 32, 33, 34, 35],
+            accepted: &[true, false, false, false, false, false],
+            entropy: &[0.0, 3.0, 0.5, 2.0, 0.2, 0.0],
+        };
+        use State::{Accepted, Draft, Noise};
+        // The end token at position 1 is no more than noise, the one at position 4 is a draft.
+        let all = (vec![10, 31, 12, 33], vec![Accepted, Noise, Draft, Noise]);
+        assert_eq!(positions.states(&[1], 9), all);
+        assert_eq!(positions.states(&[1], 1), (vec![10], vec![Accepted]), "no more than the user gets");
+    }
+}
