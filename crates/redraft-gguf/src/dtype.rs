@@ -63,8 +63,8 @@ dtypes! {
     Q5_1 = 7, 32, 24;
     /// 8 bits, one scale per 32.
     Q8_0 = 8, 32, 34;
-    /// 8 bits, scale and scaled sum per 32; activations only.
-    Q8_1 = 9, 32, 40;
+    /// 8 bits, scale and scaled sum per 32; activations only. (gguf-py still has the 40 bytes of an older form.)
+    Q8_1 = 9, 32, 36;
     /// 2 bits, super-blocks of 256.
     Q2_K = 10, 256, 84;
     /// 3 bits, super-blocks of 256.
