@@ -127,6 +127,11 @@ impl DType {
         DTYPES.binary_search_by_key(&self, |t| t.id).ok().map(|i| &DTYPES[i])
     }
 
+    /// True for tensors of integers, which are tables rather than weights.
+    pub fn is_integer(self) -> bool {
+        matches!(self, DType::I8 | DType::I16 | DType::I32 | DType::I64)
+    }
+
     /// The name of the type, `type N` for an unknown id.
     pub fn name(self) -> Cow<'static, str> {
         match self.info() {
