@@ -1,7 +1,7 @@
 //! The table of tensor types: id, name, block length, block bytes.
 //!
-//! The ids are those of ggml's `ggml_type`. Every type that a file may contain today is listed, so that any
-//! file can be inspected, whether or not the crate has a codec for it. Ids that are absent (4, 5, 31 to 33,
+//! The ids are those of ggml's `ggml_type`. Every type that a file may contain today is listed, and has a codec
+//! ([`CODECS`](crate::CODECS)). Ids that are absent (4, 5, 31 to 33,
 //! 36 to 38) were withdrawn; they and ids of the future are kept as plain numbers.
 
 use std::borrow::Cow;

@@ -6,25 +6,37 @@ use super::search::Codes;
 pub(super) struct Codebook {
     /// By code.
     numbers: [i8; 16],
-    /// Ascending.
-    sorted: [f32; 16],
+    low: f32,
+    high: f32,
+    /// The number nearest to x by the smallest integer that is not below 2 (x - low): the middle between two
+    /// numbers is a multiple of one half, so x lies on the same side of all of them as that integer's half does.
+    nearest: [i8; 512],
 }
 
 impl Codebook {
     pub(super) const fn new(numbers: [i8; 16]) -> Codebook {
-        let mut sorted = [0.0; 16];
-        let mut i = 0;
+        let (mut low, mut high) = (numbers[0], numbers[0]);
+        let mut i = 1;
         while i < 16 {
-            // Insertion: what is larger moves up by one.
-            let mut at = i;
-            while at > 0 && sorted[at - 1] > numbers[i] as f32 {
-                sorted[at] = sorted[at - 1];
-                at -= 1;
-            }
-            sorted[at] = numbers[i] as f32;
+            low = if numbers[i] < low { numbers[i] } else { low };
+            high = if numbers[i] > high { numbers[i] } else { high };
             i += 1;
         }
-        Codebook { numbers, sorted }
+        let mut nearest = [low; 512];
+        let mut half = 0;
+        while half < nearest.len() {
+            let mut i = 0;
+            while i < 16 {
+                let (new, old) = (halves(numbers[i], low, half), halves(nearest[half], low, half));
+                // Of two that are equally near the lower one.
+                if new < old || (new == old && numbers[i] < nearest[half]) {
+                    nearest[half] = numbers[i];
+                }
+                i += 1;
+            }
+            half += 1;
+        }
+        Codebook { numbers, low: low as f32, high: high as f32, nearest }
     }
 
     /// From codes to numbers.
@@ -43,21 +55,27 @@ impl Codebook {
     }
 }
 
+/// Halves between a number and `low + half / 2`.
+const fn halves(number: i8, low: i8, half: usize) -> i32 {
+    (2 * (number as i32 - low as i32) - half as i32).abs()
+}
+
 impl Codes for &Codebook {
     fn step(self) -> f32 {
-        (self.sorted[15] - self.sorted[0]) / 160.0
+        (self.high - self.low) / 160.0
     }
 
     fn ends(self) -> [f32; 2] {
-        [self.sorted[0], self.sorted[15]]
+        [self.low, self.high]
     }
 
     fn nearest(self, x: f32) -> f32 {
-        let mut best = self.sorted[0];
-        for [a, b] in self.sorted.array_windows() {
-            best = if x > 0.5 * (a + b) { *b } else { best };
-        }
-        best
+        let x = if x > self.low { x } else { self.low };
+        let halves = 2.0 * (if x < self.high { x } else { self.high } - self.low);
+        let whole = halves as i32;
+        let up = whole + i32::from((whole as f32) < halves);
+        // At most 2 (127 + 127).
+        f32::from(self.nearest[(up & 511) as usize])
     }
 }
 

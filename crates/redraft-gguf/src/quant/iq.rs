@@ -98,6 +98,9 @@ mod tests {
                 assert_eq!(*code, if signs >> j & 1 == 1 { -magnitude } else { magnitude }, "{signs:#b} {j}");
             }
         }
-        assert!((0..128).all(|s| even_signs(s).count_ones() % 2 == 0 && u32::from(even_signs(s)) & 127 == s));
+        assert!(
+            (0..128)
+                .all(|s| even_signs(s).count_ones().is_multiple_of(2) && u32::from(even_signs(s)) & 127 == s)
+        );
     }
 }

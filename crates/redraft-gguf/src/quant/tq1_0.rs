@@ -45,7 +45,7 @@ impl QuantFormat for TQ1_0 {
 fn digits(bytes: &[u8], codes: &mut [i8]) {
     for (codes, power) in codes.chunks_exact_mut(bytes.len()).zip(POWERS) {
         for (code, &b) in codes.iter_mut().zip(bytes) {
-            *code = (u16::from(b.wrapping_mul(power)) * 3 >> 8) as i8 - 1;
+            *code = ((u16::from(b.wrapping_mul(power)) * 3) >> 8) as i8 - 1;
         }
     }
 }
