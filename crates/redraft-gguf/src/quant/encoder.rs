@@ -37,7 +37,7 @@ impl Encoder {
     /// Quantized types choose scales that keep the sum of squared errors small, each square multiplied by
     /// its weight's importance in `weights` (one per weight of `src`, not negative) where that is given.
     /// They expect finite numbers: NaN is encoded as zero, and what lies beyond the range of the type
-    /// becomes the largest value that fits. The result depends on nothing but the arguments.
+    /// (or beyond 10^9) becomes the largest value that fits. The result depends on nothing but the arguments.
     ///
     /// # Panics
     ///

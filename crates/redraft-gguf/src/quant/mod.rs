@@ -1,6 +1,6 @@
 //! Block codecs: from stored bytes to integers and floats, and back.
 //!
-//! A quantized type stores weights in *blocks* of 32 or *super-blocks* of 256. [`BlockCodec::unpack`] gives
+//! A quantized type stores weights in *blocks* of 32 to 128 or *super-blocks* of 256. [`BlockCodec::unpack`] gives
 //! the integers of one block in a form that is the same for all types, [`Unpacked`]; the value of a weight
 //! is defined by one formula over it. A matrix product is written once over that form and then works for
 //! every type.

@@ -11,8 +11,8 @@
 
 use super::{MAX_BLOCK_LEN, MAX_SUB_BLOCKS, f16_to_f32, f32_to_f16};
 
-/// Weights beyond this magnitude are beyond every quantized type (the widest, `Q6_K`, ends at
-/// 65,504 · 128 · 32 = 2.7e8); clamping here keeps the sums finite.
+/// Weights beyond this magnitude are beyond every type with an f16 scale (the widest, `Q6_K`, ends at
+/// 65,504 · 128 · 32 = 2.7e8) and of no use in one with a larger range; clamping here keeps the sums finite.
 const MAX_WEIGHT: f32 = 1e9;
 
 /// Weights below this magnitude are below half the smallest f16 scale times the smallest code of every
@@ -272,7 +272,7 @@ impl Affine {
     }
 
     /// Codes per unit of x; zero when every code gives the same value. Stored scales are zero or at least
-    /// 2^-24, so the division cannot overflow.
+    /// 2^-24, those of `MXFP4` 2^-126, so the division cannot overflow.
     fn per_unit(&self) -> f32 {
         if self.scale == 0.0 { 0.0 } else { 1.0 / self.scale }
     }
