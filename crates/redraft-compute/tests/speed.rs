@@ -40,7 +40,7 @@ fn matmul(dtype: DType, [tokens, k, n]: [usize; 3], level: CpuLevel, threads: us
     let row = noise.take(k);
     let codec = codec(dtype).unwrap();
     let mut bytes = vec![0; dtype.row_bytes(k as u64).unwrap() as usize];
-    codec.quantize(&row, None, &mut bytes);
+    codec.encoder().unwrap().quantize(&row, None, &mut bytes);
     let mut weights = WeightTable::default();
     let w = weights
         .add(Weight {

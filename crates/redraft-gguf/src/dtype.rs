@@ -1,7 +1,7 @@
 //! The table of tensor types: id, name, block length, block bytes.
 //!
-//! The ids are those of ggml's `ggml_type`. Every type that a file may contain today is listed, so that any
-//! file can be inspected, whether or not the crate has a codec for it. Ids that are absent (4, 5, 31 to 33,
+//! The ids are those of ggml's `ggml_type`. Every type that a file may contain today is listed, and has a codec
+//! ([`CODECS`](crate::CODECS)). Ids that are absent (4, 5, 31 to 33,
 //! 36 to 38) were withdrawn; they and ids of the future are kept as plain numbers.
 
 use std::borrow::Cow;
@@ -63,8 +63,8 @@ dtypes! {
     Q5_1 = 7, 32, 24;
     /// 8 bits, one scale per 32.
     Q8_0 = 8, 32, 34;
-    /// 8 bits, scale and scaled sum per 32; activations only.
-    Q8_1 = 9, 32, 40;
+    /// 8 bits, scale and scaled sum per 32; activations only. (gguf-py still has the 40 bytes of an older form.)
+    Q8_1 = 9, 32, 36;
     /// 2 bits, super-blocks of 256.
     Q2_K = 10, 256, 84;
     /// 3 bits, super-blocks of 256.
@@ -125,6 +125,11 @@ impl DType {
     /// The facts about the type; `None` for an id that the table does not have.
     pub fn info(self) -> Option<&'static DTypeInfo> {
         DTYPES.binary_search_by_key(&self, |t| t.id).ok().map(|i| &DTYPES[i])
+    }
+
+    /// True for tensors of integers, which are tables rather than weights.
+    pub fn is_integer(self) -> bool {
+        matches!(self, DType::I8 | DType::I16 | DType::I32 | DType::I64)
     }
 
     /// The name of the type, `type N` for an unknown id.

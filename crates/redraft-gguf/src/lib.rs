@@ -1,8 +1,8 @@
 //! Reader, writer and block codecs for GGUF model files.
 //!
 //! A GGUF file is a header, typed metadata, a table of tensors and the tensors' data. This crate reads
-//! versions 2 and 3 (little-endian), writes version 3, and decodes and encodes the block types that
-//! text-diffusion models come in. It has no tensors to compute with, no threads and no network.
+//! versions 2 and 3 (little-endian), writes version 3, decodes every block type that files of today carry and
+//! encodes those that are worth choosing. It has no tensors to compute with, no threads and no network.
 //!
 //! ```
 //! use redraft_gguf::{Array, DType, Gguf, GgufWriter, Value, codec};
@@ -12,7 +12,7 @@
 //! let q8 = codec(DType::Q8_0).unwrap();
 //! let weights: Vec<f32> = (0..64).map(|i| i as f32 / 64.0).collect();
 //! let mut blocks = vec![0; 64 / q8.block_len() * q8.block_bytes()];
-//! q8.quantize(&weights, None, &mut blocks);
+//! q8.encoder().unwrap().quantize(&weights, None, &mut blocks);
 //!
 //! let mut w = GgufWriter::new();
 //! w.metadata_mut().set("general.architecture", "llada");
@@ -58,8 +58,8 @@ pub use error::GgufError;
 pub use map::{Bytes, OpenOptions};
 pub use metadata::Metadata;
 pub use quant::{
-    BlockCodec, CODECS, MAX_BLOCK_LEN, MAX_SUB_BLOCKS, Unpacked, bf16_to_f32, codec, f16_to_f32, f32_to_bf16,
-    f32_to_f16,
+    BlockCodec, CODECS, Encoder, MAX_BLOCK_LEN, MAX_SUB_BLOCKS, Unpacked, bf16_to_f32, codec, f16_to_f32,
+    f32_to_bf16, f32_to_f16,
 };
 pub use reader::{Gguf, TensorInfo};
 pub use value::{Array, StrArray, Value};

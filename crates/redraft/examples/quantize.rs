@@ -1,5 +1,5 @@
 //! Quantizes a model file: `cargo run --release --example quantize -- IN.gguf OUT.gguf TYPE [TOKEN_EMBD_TYPE]`.
-//! The embedded model was made with it; see `docs/models/redraft-tiny.md`.
+//! TYPE is a block type (`q5_k`) or a mix (`q4_k_m`). The embedded model was made with it; see `docs/models/redraft-tiny.md`.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports on the terminal")]
 
@@ -15,11 +15,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let [input, output, types @ ..] = &args[..] else {
         return Err("usage: quantize IN.gguf OUT.gguf TYPE [TOKEN_EMBD_TYPE]".into());
     };
-    let dtype = |name: &String| DType::from_name(name).ok_or(format!("unknown type {name}"));
-    let recipe = Recipe {
-        matrices: dtype(types.first().ok_or("no type given")?)?,
-        token_embd: types.get(1).map(dtype).transpose()?,
-    };
+    let mut recipe = Recipe::from_name(types.first().ok_or("no type given")?)?;
+    if let Some(name) = types.get(1) {
+        recipe = recipe.with_token_embd(DType::from_name(name).ok_or(format!("unknown type {name}"))?)?;
+    }
     let gguf = Gguf::open(Path::new(input), &OpenOptions::default())?;
     let done = quantize(&gguf, &recipe, BufWriter::new(File::create(output)?))?;
     let types: Vec<String> = done.types.iter().map(|(d, n)| format!("{} x{n}", d.name())).collect();

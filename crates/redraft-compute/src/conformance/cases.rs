@@ -138,6 +138,19 @@ impl Noise {
     }
 }
 
+/// Plain numbers of a type that is only read: F64, or integers of a size that leaves room for products.
+fn put_numbers(dtype: DType, x: &[f32], bytes: &mut [u8]) {
+    let size = bytes.len() / x.len().max(1);
+    let steps = if size == 1 { 100.0 } else { 30_000.0 };
+    for (x, bytes) in x.iter().zip(bytes.chunks_exact_mut(size.max(1))) {
+        if dtype.is_integer() {
+            bytes.copy_from_slice(&((x * steps) as i64).to_le_bytes()[..size]);
+        } else {
+            bytes.copy_from_slice(&f64::from(*x).to_le_bytes());
+        }
+    }
+}
+
 /// Weights under construction.
 struct Weights {
     table: WeightTable,
@@ -166,7 +179,11 @@ impl Weights {
         let row_bytes = dtype.row_bytes(cols as u64).ok_or_else(unsupported)? as usize;
         let mut bytes = vec![0; experts * rows * row_bytes];
         if codec.block_len() == 1 {
-            codec.quantize(&self.noise.reals(experts * rows * cols, spread), None, &mut bytes);
+            let x = self.noise.reals(experts * rows * cols, spread);
+            match codec.encoder() {
+                Some(encoder) => encoder.quantize(&x, None, &mut bytes),
+                None => put_numbers(dtype, &x, &mut bytes),
+            }
         } else {
             bytes.chunks_exact_mut(codec.block_bytes()).for_each(|b| self.noise.block(codec, spread, b));
         }

@@ -5,41 +5,21 @@
 //!     sign   exponent, bias 127   fraction
 //! ```
 
-use super::{BlockCodec, Unpacked, check_lengths};
+use super::plain::{Plain, PlainFormat};
 use crate::DType;
 
 pub(super) struct BF16;
 
-impl BlockCodec for BF16 {
-    fn dtype(&self) -> DType {
-        DType::BF16
-    }
+impl BF16 {
+    pub(super) const CODEC: Plain<BF16, 2> = Plain::new();
+}
 
-    fn block_len(&self) -> usize {
-        1
-    }
+impl PlainFormat<2> for BF16 {
+    const DTYPE: DType = DType::BF16;
+    const ENCODE: Option<fn(f32) -> [u8; 2]> = Some(|x| f32_to_bf16(x).to_le_bytes());
 
-    fn block_bytes(&self) -> usize {
-        2
-    }
-
-    fn unpack(&self, block: &[u8], _out: &mut Unpacked) -> bool {
-        assert_eq!(block.len(), 2, "one block of BF16");
-        false
-    }
-
-    fn dequantize(&self, src: &[u8], dst: &mut [f32]) {
-        check_lengths(DType::BF16, (1, 2), dst.len(), src.len());
-        for (&b, x) in src.as_chunks::<2>().0.iter().zip(dst) {
-            *x = bf16_to_f32(u16::from_le_bytes(b));
-        }
-    }
-
-    fn quantize(&self, src: &[f32], _weights: Option<&[f32]>, dst: &mut [u8]) {
-        check_lengths(DType::BF16, (1, 2), src.len(), dst.len());
-        for (&x, b) in src.iter().zip(dst.as_chunks_mut::<2>().0) {
-            *b = f32_to_bf16(x).to_le_bytes();
-        }
+    fn decode(bytes: [u8; 2]) -> f32 {
+        bf16_to_f32(u16::from_le_bytes(bytes))
     }
 }
 

@@ -7,41 +7,21 @@
 //!
 //! Both conversions are integer code, so that they give the same bits on every machine.
 
-use super::{BlockCodec, Unpacked, check_lengths};
+use super::plain::{Plain, PlainFormat};
 use crate::DType;
 
 pub(super) struct F16;
 
-impl BlockCodec for F16 {
-    fn dtype(&self) -> DType {
-        DType::F16
-    }
+impl F16 {
+    pub(super) const CODEC: Plain<F16, 2> = Plain::new();
+}
 
-    fn block_len(&self) -> usize {
-        1
-    }
+impl PlainFormat<2> for F16 {
+    const DTYPE: DType = DType::F16;
+    const ENCODE: Option<fn(f32) -> [u8; 2]> = Some(|x| f32_to_f16(x).to_le_bytes());
 
-    fn block_bytes(&self) -> usize {
-        2
-    }
-
-    fn unpack(&self, block: &[u8], _out: &mut Unpacked) -> bool {
-        assert_eq!(block.len(), 2, "one block of F16");
-        false
-    }
-
-    fn dequantize(&self, src: &[u8], dst: &mut [f32]) {
-        check_lengths(DType::F16, (1, 2), dst.len(), src.len());
-        for (&b, x) in src.as_chunks::<2>().0.iter().zip(dst) {
-            *x = f16_to_f32(u16::from_le_bytes(b));
-        }
-    }
-
-    fn quantize(&self, src: &[f32], _weights: Option<&[f32]>, dst: &mut [u8]) {
-        check_lengths(DType::F16, (1, 2), src.len(), dst.len());
-        for (&x, b) in src.iter().zip(dst.as_chunks_mut::<2>().0) {
-            *b = f32_to_f16(x).to_le_bytes();
-        }
+    fn decode(bytes: [u8; 2]) -> f32 {
+        f16_to_f32(u16::from_le_bytes(bytes))
     }
 }
 

@@ -11,19 +11,24 @@
 //!             min[j + 4]           scale[j + 4]
 //! ```
 
+use super::search::Shape;
+
+/// The division of a super-block that goes with them.
+pub(super) const SHAPE: Shape = Shape { sub_len: 32, top: 63 };
+
 /// Reads the eight scales and minima.
-pub(super) fn unpack(packed: &[u8], scales: &mut [i8], mins: &mut [u8]) {
+pub(super) fn unpack(packed: &[u8], scales: &mut [i32], mins: &mut [u8]) {
     for j in 0..4 {
         let (s, m, rest) = (packed[j], packed[j + 4], packed[j + 8]);
-        scales[j] = (s & 63) as i8;
+        scales[j] = i32::from(s & 63);
         mins[j] = m & 63;
-        scales[j + 4] = (rest & 15 | (s >> 6) << 4) as i8;
+        scales[j + 4] = i32::from(rest & 15 | (s >> 6) << 4);
         mins[j + 4] = rest >> 4 | (m >> 6) << 4;
     }
 }
 
 /// Writes eight scales and minima, each below 64.
-pub(super) fn pack(scales: &[i8], mins: &[u8], packed: &mut [u8]) {
+pub(super) fn pack(scales: &[i32], mins: &[u8], packed: &mut [u8]) {
     for j in 0..4 {
         let (s, m) = (scales[j + 4] as u8, mins[j + 4]);
         packed[j] = scales[j] as u8 | (s >> 4) << 6;
@@ -50,7 +55,7 @@ mod tests {
         for is_min in [false, true] {
             for j in 0..8 {
                 for b in 0..6 {
-                    let (mut scales, mut mins) = ([0i8; 8], [0u8; 8]);
+                    let (mut scales, mut mins) = ([0i32; 8], [0u8; 8]);
                     if is_min {
                         mins[j] = 1 << b;
                     } else {
@@ -62,7 +67,7 @@ mod tests {
                     let mut packed = [0u8; 12];
                     pack(&scales, &mins, &mut packed);
                     assert_eq!(packed, want, "min {is_min}, sub-block {j}, bit {b}");
-                    let (mut scales_back, mut mins_back) = ([9i8; 8], [9u8; 8]);
+                    let (mut scales_back, mut mins_back) = ([9i32; 8], [9u8; 8]);
                     unpack(&packed, &mut scales_back, &mut mins_back);
                     assert_eq!((scales_back, mins_back), (scales, mins));
                 }

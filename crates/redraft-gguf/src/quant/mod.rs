@@ -1,35 +1,76 @@
 //! Block codecs: from stored bytes to integers and floats, and back.
 //!
-//! A quantized type stores weights in *blocks* of 32 or *super-blocks* of 256. [`BlockCodec::unpack`] gives
+//! A quantized type stores weights in *blocks* of 32 to 128 or *super-blocks* of 256. [`BlockCodec::unpack`] gives
 //! the integers of one block in a form that is the same for all types, [`Unpacked`]; the value of a weight
 //! is defined by one formula over it. A matrix product is written once over that form and then works for
 //! every type.
 //!
-//! | type | bits per weight | weights per scale | form |
-//! |---|---|---|---|
-//! | `F32`, `F16`, `BF16` | 32, 16, 16 | - | plain floats |
-//! | `Q8_0` | 8.5 | 32 | d·q |
-//! | `Q4_0`, `Q5_0` | 4.5, 5.5 | 32 | d·q |
-//! | `Q5_1` | 6 | 32 | d·q + m |
-//! | `Q4_K`, `Q5_K` | 4.5, 5.5 | 32 in 256 | (d·scale)·q − (dmin·min) |
-//! | `Q6_K` | 6.5625 | 16 in 256 | (d·scale)·q |
+//! | type | bits per weight | weights per scale | form | written |
+//! |---|---|---|---|---|
+//! | `F32`, `F16`, `BF16` | 32, 16, 16 | - | plain floats | yes |
+//! | `F64`, `I8`, `I16`, `I32`, `I64` | 64, 8, 16, 32, 64 | - | plain numbers, rounded once to f32 | no |
+//! | `Q8_0`; `Q8_1` | 8.5; 9 | 32 | d·q | `Q8_0` |
+//! | `Q4_0`, `Q5_0` | 4.5, 5.5 | 32 | d·q | yes |
+//! | `Q4_1`, `Q5_1` | 5, 6 | 32 | d·q + m | yes |
+//! | `Q1_0`, `Q2_0` | 1.125, 2.25 | 128, 64 | d·q | no |
+//! | `Q2_K` | 2.625 | 16 in 256 | (d·scale)·q − (dmin·min) | yes |
+//! | `Q4_K`, `Q5_K` | 4.5, 5.5 | 32 in 256 | (d·scale)·q − (dmin·min) | yes |
+//! | `Q3_K`, `Q6_K` | 3.4375, 6.5625 | 16 in 256 | (d·scale)·q | yes |
+//! | `Q8_K` | 9.125 | 256 | d·q, d in f32 | no |
+//! | `IQ4_NL` | 4.5 | 32 | d·q, q from a table of 16 | yes |
+//! | `IQ4_XS` | 4.25 | 32 in 256 | (d·scale)·q, q from a table of 16 | yes |
+//! | `IQ1_S`, `IQ2_XXS`, `IQ3_XXS`, `IQ3_S` | 1.5625, 2.0625, 3.0625, 3.4375 | 32 in 256 | (d·scale)·q, q from a grid | no |
+//! | `IQ1_M`, `IQ2_XS`, `IQ2_S` | 1.75, 2.3125, 2.5625 | 16 in 256 | (d·scale)·q, q from a grid | no |
+//! | `TQ1_0`, `TQ2_0` | 1.6875, 2.0625 | 256 | d·q | no |
+//! | `MXFP4` | 4.25 | 32 | d·q, d a power of two | yes |
+//! | `NVFP4` | 4.5 | 16 in 64 | (d·scale)·q, the scale a float of 8 bits | no |
 
 use crate::DType;
 
 mod bf16;
+mod bits;
+mod codebook;
+mod encoder;
 mod f16;
 mod f32;
+mod iq;
+mod iq1_m;
+mod iq1_s;
+mod iq2_s;
+mod iq2_xs;
+mod iq2_xxs;
+mod iq3_s;
+mod iq3_xxs;
+mod iq4_nl;
+mod iq4_xs;
+mod iq_grids;
 mod k_scales;
+mod mxfp4;
+mod numbers;
+mod nvfp4;
+mod plain;
+mod q1_0;
+mod q2_0;
+mod q2_k;
+mod q3_k;
 mod q4_0;
+mod q4_1;
 mod q4_k;
 mod q5_0;
 mod q5_1;
 mod q5_k;
 mod q6_k;
 mod q8_0;
+mod q8_1;
+mod q8_k;
 mod search;
+mod tq1_0;
+mod tq2_0;
+
+use encoder::QuantEncode;
 
 pub use bf16::{bf16_to_f32, f32_to_bf16};
+pub use encoder::Encoder;
 pub use f16::{f16_to_f32, f32_to_f16};
 
 /// Weights of the largest block.
@@ -62,8 +103,9 @@ pub struct Unpacked {
     pub d: f32,
     /// Super-block scale of the minima.
     pub dmin: f32,
-    /// Sub-block scales.
-    pub scales: [i8; MAX_SUB_BLOCKS],
+    /// Sub-block scales, below 2^24 in magnitude, so that f32 has them exactly. All but those of `NVFP4` fit
+    /// eight bits.
+    pub scales: [i32; MAX_SUB_BLOCKS],
     /// Sub-block minima, subtracted.
     pub mins: [u8; MAX_SUB_BLOCKS],
     /// Integer codes of the weights.
@@ -108,7 +150,7 @@ impl Unpacked {
         assert_eq!(out.len(), self.len, "one value per weight of the block");
         let sub_blocks = self.codes().chunks_exact(self.sub_len).zip(out.chunks_exact_mut(self.sub_len));
         for (s, (codes, values)) in sub_blocks.enumerate() {
-            let scale = self.d * f32::from(self.scales[s]);
+            let scale = self.d * self.scales[s] as f32;
             let min = self.dmin * f32::from(self.mins[s]);
             for (value, &code) in values.iter_mut().zip(codes) {
                 *value = scale * f32::from(code) - min;
@@ -118,12 +160,15 @@ impl Unpacked {
 
     /// Starts a block of one sub-block with scale 1 and no minimum.
     fn single(&mut self, len: usize, d: f32) {
-        self.len = len;
-        self.sub_len = len;
-        self.d = d;
-        self.dmin = 0.0;
+        self.scaled(len, len, d);
         self.scales[0] = 1;
-        self.mins[0] = 0;
+    }
+
+    /// Starts a block of sub-blocks whose scales follow, without minima.
+    fn scaled(&mut self, len: usize, sub_len: usize, d: f32) {
+        (self.len, self.sub_len) = (len, sub_len);
+        (self.d, self.dmin) = (d, 0.0);
+        self.mins = [0; MAX_SUB_BLOCKS];
     }
 }
 
@@ -141,10 +186,12 @@ impl Default for Unpacked {
 /// let q8 = codec(DType::Q8_0).unwrap();
 /// let weights: Vec<f32> = (0..32).map(|i| i as f32 / 31.0).collect();
 /// let mut block = [0; 34];
-/// q8.quantize(&weights, None, &mut block);
+/// q8.encoder().unwrap().quantize(&weights, None, &mut block);
 /// let mut back = [0.0; 32];
 /// q8.dequantize(&block, &mut back);
 /// assert!(weights.iter().zip(back).all(|(w, b)| (w - b).abs() < 1.0 / 254.0 + 1e-3));
+/// // Some types are only read.
+/// assert!(codec(DType::IQ2_XS).unwrap().encoder().is_none());
 /// ```
 pub trait BlockCodec: Sync + Send {
     /// The type.
@@ -171,34 +218,50 @@ pub trait BlockCodec: Sync + Send {
     /// When `src` is not a whole number of blocks, or `dst` has not one place per weight.
     fn dequantize(&self, src: &[u8], dst: &mut [f32]);
 
-    /// Encodes weights into whole blocks.
-    ///
-    /// Quantized types choose scales that keep the sum of squared errors small, each square multiplied by
-    /// its weight's importance in `weights` (one per weight of `src`, not negative) where that is given.
-    /// They expect finite numbers: NaN is encoded as zero, and what lies beyond the range of the type
-    /// becomes the largest value that fits. The result depends on nothing but the arguments.
-    ///
-    /// # Panics
-    ///
-    /// When `src` is not a whole number of blocks, or `weights` or `dst` have not the matching length.
-    fn quantize(&self, src: &[f32], weights: Option<&[f32]>, dst: &mut [u8]);
+    /// How weights are written in this type; `None` for types that are only read.
+    fn encoder(&self) -> Option<Encoder>;
 }
 
 /// All codecs, in ascending order of the type's id.
 pub static CODECS: &[&dyn BlockCodec] = &[
-    &f32::F32,
-    &f16::F16,
+    &f32::F32::CODEC,
+    &f16::F16::CODEC,
     &q4_0::Q4_0,
+    &q4_1::Q4_1,
     &q5_0::Q5_0,
     &q5_1::Q5_1,
     &q8_0::Q8_0,
+    &q8_1::Q8_1,
+    &q2_k::Q2K,
+    &q3_k::Q3K,
     &q4_k::Q4K,
     &q5_k::Q5K,
     &q6_k::Q6K,
-    &bf16::BF16,
+    &q8_k::Q8K,
+    &iq2_xxs::IQ2Xxs,
+    &iq2_xs::IQ2Xs,
+    &iq3_xxs::IQ3Xxs,
+    &iq1_s::IQ1S,
+    &iq4_nl::IQ4Nl,
+    &iq3_s::IQ3S,
+    &iq2_s::IQ2S,
+    &iq4_xs::IQ4Xs,
+    &numbers::I8::CODEC,
+    &numbers::I16::CODEC,
+    &numbers::I32::CODEC,
+    &numbers::I64::CODEC,
+    &numbers::F64::CODEC,
+    &iq1_m::IQ1M,
+    &bf16::BF16::CODEC,
+    &tq1_0::TQ1_0,
+    &tq2_0::TQ2_0,
+    &mxfp4::Mxfp4,
+    &nvfp4::Nvfp4,
+    &q1_0::Q1_0,
+    &q2_0::Q2_0,
 ];
 
-/// The codec of a type, `None` when the crate has none.
+/// The codec of a type; `None` for ids that are in no table of types.
 pub fn codec(dtype: DType) -> Option<&'static dyn BlockCodec> {
     CODECS.iter().find(|c| c.dtype() == dtype).copied()
 }
@@ -211,11 +274,11 @@ trait QuantFormat: Sync + Send {
     /// Bytes per block.
     const BYTES: usize;
 
+    /// How it is written; `None` for types that are only read.
+    const ENCODER: Option<Encoder> = None;
+
     /// Unpacks a block of `BYTES` bytes.
     fn unpack_block(block: &[u8], out: &mut Unpacked);
-
-    /// Encodes `LEN` weights, prepared by [`search::prepare`], into `BYTES` bytes.
-    fn quantize_block(x: &[f32], importance: &[f32], block: &mut [u8]);
 }
 
 impl<T: QuantFormat> BlockCodec for T {
@@ -246,18 +309,8 @@ impl<T: QuantFormat> BlockCodec for T {
         }
     }
 
-    fn quantize(&self, src: &[f32], weights: Option<&[f32]>, dst: &mut [u8]) {
-        check_lengths(T::DTYPE, (T::LEN, T::BYTES), src.len(), dst.len());
-        if let Some(w) = weights {
-            assert_eq!(w.len(), src.len(), "one importance per weight");
-        }
-        let mut x = [0.0; MAX_BLOCK_LEN];
-        let mut importance = [0.0; MAX_BLOCK_LEN];
-        let (x, importance) = (&mut x[..T::LEN], &mut importance[..T::LEN]);
-        for (i, (src, dst)) in src.chunks_exact(T::LEN).zip(dst.chunks_exact_mut(T::BYTES)).enumerate() {
-            search::prepare(src, weights.map(|w| &w[i * T::LEN..(i + 1) * T::LEN]), x, importance);
-            T::quantize_block(x, importance, dst);
-        }
+    fn encoder(&self) -> Option<Encoder> {
+        T::ENCODER
     }
 }
 
@@ -267,24 +320,4 @@ fn check_lengths(dtype: DType, (len, bytes): (usize, usize), n_weights: usize, n
         n_bytes.is_multiple_of(bytes) && n_bytes / bytes * len == n_weights,
         "{dtype}: {n_weights} weights are not the content of {n_bytes} bytes in blocks of {len} weights and {bytes} bytes"
     );
-}
-
-/// The f16 number at byte `at` of a block.
-fn f16_at(block: &[u8], at: usize) -> f32 {
-    f16_to_f32(u16::from_le_bytes([block[at], block[at + 1]]))
-}
-
-/// Splits bytes into their lower and upper four bits.
-fn split_nibbles(bytes: &[u8], low: &mut [i8], high: &mut [i8]) {
-    for ((&b, l), h) in bytes.iter().zip(low).zip(high) {
-        *l = (b & 15) as i8;
-        *h = (b >> 4) as i8;
-    }
-}
-
-/// Joins the lower four bits of two codes into one byte each.
-fn join_nibbles(low: &[i8], high: &[i8], bytes: &mut [u8]) {
-    for ((b, &l), &h) in bytes.iter_mut().zip(low).zip(high) {
-        *b = (l as u8 & 15) | (h as u8) << 4;
-    }
 }

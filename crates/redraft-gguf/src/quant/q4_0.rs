@@ -7,7 +7,8 @@
 //! weight i = d * (code[i] - 8)
 //! ```
 
-use super::{QuantFormat, Unpacked, f16_at, join_nibbles, search, split_nibbles};
+use super::bits::{f16_at, join_nibbles, split_nibbles};
+use super::{Encoder, QuantEncode, QuantFormat, Unpacked, search};
 use crate::DType;
 
 pub(super) struct Q4_0;
@@ -20,6 +21,7 @@ impl QuantFormat for Q4_0 {
     const DTYPE: DType = DType::Q4_0;
     const LEN: usize = LEN;
     const BYTES: usize = BYTES;
+    const ENCODER: Option<Encoder> = Some(Encoder::of::<Q4_0>());
 
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
         out.single(LEN, f16_at(block, 0));
@@ -27,11 +29,13 @@ impl QuantFormat for Q4_0 {
         split_nibbles(&block[2..], low, high);
         out.codes[..LEN].iter_mut().for_each(|c| *c -= 8);
     }
+}
 
+impl QuantEncode for Q4_0 {
     /// Scale by [`search::fit_scale`], codes for the scale as stored.
     fn quantize_block(x: &[f32], importance: &[f32], block: &mut [u8]) {
         let mut codes = [0; LEN];
-        let d = search::encode_symmetric(x, importance, -8, &mut codes);
+        let d = search::encode_symmetric(x, importance, search::Range::signed(8), &mut codes);
         codes.iter_mut().for_each(|c| *c += 8);
         block[..2].copy_from_slice(&d.to_le_bytes());
         join_nibbles(&codes[..16], &codes[16..], &mut block[2..]);

@@ -12,7 +12,8 @@
 //! weight i = (d * scale[s]) * code[i] - (dmin * min[s]),  s = i / 32
 //! ```
 
-use super::{QuantFormat, Unpacked, f16_at, join_nibbles, k_scales, search, split_nibbles};
+use super::bits::{f16_at, join_nibbles, split_nibbles};
+use super::{Encoder, QuantEncode, QuantFormat, Unpacked, k_scales, search};
 use crate::DType;
 
 pub(super) struct Q4K;
@@ -25,6 +26,7 @@ impl QuantFormat for Q4K {
     const DTYPE: DType = DType::Q4_K;
     const LEN: usize = LEN;
     const BYTES: usize = BYTES;
+    const ENCODER: Option<Encoder> = Some(Encoder::of::<Q4K>());
 
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
         (out.len, out.sub_len) = (LEN, 32);
@@ -32,10 +34,12 @@ impl QuantFormat for Q4K {
         k_scales::unpack(&block[4..16], &mut out.scales, &mut out.mins);
         unpack_nibbles(&block[16..], &mut out.codes);
     }
+}
 
+impl QuantEncode for Q4K {
     /// Scales and minima by [`search::fit_super_block`].
     fn quantize_block(x: &[f32], importance: &[f32], block: &mut [u8]) {
-        let fit = search::fit_super_block(x, importance, 15);
+        let fit = search::fit_super_block(x, importance, k_scales::SHAPE, 15);
         block[..2].copy_from_slice(&fit.d.to_le_bytes());
         block[2..4].copy_from_slice(&fit.dmin.to_le_bytes());
         k_scales::pack(&fit.scales, &fit.mins, &mut block[4..16]);

@@ -8,7 +8,8 @@
 //! weight i = d * (code[i] - 16)
 //! ```
 
-use super::{QuantFormat, Unpacked, f16_at, join_nibbles, search, split_nibbles};
+use super::bits::{f16_at, join_nibbles, split_nibbles};
+use super::{Encoder, QuantEncode, QuantFormat, Unpacked, search};
 use crate::DType;
 
 pub(super) struct Q5_0;
@@ -21,17 +22,20 @@ impl QuantFormat for Q5_0 {
     const DTYPE: DType = DType::Q5_0;
     const LEN: usize = LEN;
     const BYTES: usize = BYTES;
+    const ENCODER: Option<Encoder> = Some(Encoder::of::<Q5_0>());
 
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
         out.single(LEN, f16_at(block, 0));
         unpack_five_bits(&block[2..], &mut out.codes);
         out.codes[..LEN].iter_mut().for_each(|c| *c -= 16);
     }
+}
 
+impl QuantEncode for Q5_0 {
     /// Scale by [`search::fit_scale`], codes for the scale as stored.
     fn quantize_block(x: &[f32], importance: &[f32], block: &mut [u8]) {
         let mut codes = [0; LEN];
-        let d = search::encode_symmetric(x, importance, -16, &mut codes);
+        let d = search::encode_symmetric(x, importance, search::Range::signed(16), &mut codes);
         codes.iter_mut().for_each(|c| *c += 16);
         block[..2].copy_from_slice(&d.to_le_bytes());
         pack_five_bits(&codes, &mut block[2..]);

@@ -7,8 +7,9 @@
 //! weight i = d * code[i] + m
 //! ```
 
+use super::bits::f16_at;
 use super::q5_0::{pack_five_bits, unpack_five_bits};
-use super::{QuantFormat, Unpacked, f16_at, search};
+use super::{Encoder, QuantEncode, QuantFormat, Unpacked, search};
 use crate::DType;
 
 pub(super) struct Q5_1;
@@ -21,6 +22,7 @@ impl QuantFormat for Q5_1 {
     const DTYPE: DType = DType::Q5_1;
     const LEN: usize = LEN;
     const BYTES: usize = BYTES;
+    const ENCODER: Option<Encoder> = Some(Encoder::of::<Q5_1>());
 
     /// The minimum is stored as an addend; subtracting its negative one time is the same operation.
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
@@ -29,7 +31,9 @@ impl QuantFormat for Q5_1 {
         out.mins[0] = 1;
         unpack_five_bits(&block[4..], &mut out.codes);
     }
+}
 
+impl QuantEncode for Q5_1 {
     /// Scale and minimum by [`search::fit_affine`], codes for both as stored.
     fn quantize_block(x: &[f32], importance: &[f32], block: &mut [u8]) {
         let mut codes = [0; LEN];

@@ -11,8 +11,9 @@
 //! weight i = (d * scale[s]) * code[i] - (dmin * min[s]),  s = i / 32
 //! ```
 
+use super::bits::{add_bit, f16_at, take_bit};
 use super::q4_k::{pack_nibbles, unpack_nibbles};
-use super::{QuantFormat, Unpacked, f16_at, k_scales, search};
+use super::{Encoder, QuantEncode, QuantFormat, Unpacked, k_scales, search};
 use crate::DType;
 
 pub(super) struct Q5K;
@@ -25,6 +26,7 @@ impl QuantFormat for Q5K {
     const DTYPE: DType = DType::Q5_K;
     const LEN: usize = LEN;
     const BYTES: usize = BYTES;
+    const ENCODER: Option<Encoder> = Some(Encoder::of::<Q5K>());
 
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
         (out.len, out.sub_len) = (LEN, 32);
@@ -32,26 +34,19 @@ impl QuantFormat for Q5K {
         k_scales::unpack(&block[4..16], &mut out.scales, &mut out.mins);
         let (qh, qs) = block[16..].split_at(32);
         unpack_nibbles(qs, &mut out.codes);
-        for (s, codes) in out.codes.chunks_exact_mut(32).enumerate() {
-            for (code, &h) in codes.iter_mut().zip(qh) {
-                *code |= ((h >> s & 1) << 4) as i8;
-            }
-        }
+        add_bit(qh, 4, &mut out.codes);
     }
+}
 
+impl QuantEncode for Q5K {
     /// Scales and minima by [`search::fit_super_block`].
     fn quantize_block(x: &[f32], importance: &[f32], block: &mut [u8]) {
-        let fit = search::fit_super_block(x, importance, 31);
+        let fit = search::fit_super_block(x, importance, k_scales::SHAPE, 31);
         block[..2].copy_from_slice(&fit.d.to_le_bytes());
         block[2..4].copy_from_slice(&fit.dmin.to_le_bytes());
         k_scales::pack(&fit.scales, &fit.mins, &mut block[4..16]);
         let (qh, qs) = block[16..].split_at_mut(32);
-        qh.fill(0);
-        for (s, codes) in fit.codes.chunks_exact(32).enumerate() {
-            for (&code, h) in codes.iter().zip(qh.iter_mut()) {
-                *h |= (code as u8 >> 4) << s;
-            }
-        }
+        take_bit(&fit.codes, 4, qh);
         pack_nibbles(&fit.codes, qs);
     }
 }

@@ -15,7 +15,8 @@
 //! weight i = (d * scale[s]) * (code[i] - 32),  s = i / 16
 //! ```
 
-use super::{QuantFormat, Unpacked, f16_at, join_nibbles, search, split_nibbles};
+use super::bits::{f16_at, join_nibbles, split_nibbles};
+use super::{Encoder, QuantEncode, QuantFormat, Unpacked, search};
 use crate::DType;
 
 pub(super) struct Q6K;
@@ -28,14 +29,13 @@ impl QuantFormat for Q6K {
     const DTYPE: DType = DType::Q6_K;
     const LEN: usize = LEN;
     const BYTES: usize = BYTES;
+    const ENCODER: Option<Encoder> = Some(Encoder::of::<Q6K>());
 
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
-        (out.len, out.sub_len) = (LEN, 16);
-        (out.d, out.dmin) = (f16_at(block, 208), 0.0);
+        out.scaled(LEN, 16, f16_at(block, 208));
         for (scale, &b) in out.scales.iter_mut().zip(&block[192..208]) {
-            *scale = b as i8;
+            *scale = i32::from(b as i8);
         }
-        out.mins = [0; 16];
         let halves = block[..128].chunks_exact(64).zip(block[128..192].chunks_exact(32));
         for ((ql, qh), codes) in halves.zip(out.codes.chunks_exact_mut(128)) {
             let (low, high) = codes.split_at_mut(64);
@@ -47,10 +47,12 @@ impl QuantFormat for Q6K {
             }
         }
     }
+}
 
+impl QuantEncode for Q6K {
     /// Scales by [`search::fit_scaled_super_block`].
     fn quantize_block(x: &[f32], importance: &[f32], block: &mut [u8]) {
-        let fit = search::fit_scaled_super_block(x, importance);
+        let fit = search::fit_scaled_super_block(x, importance, 16, -128, search::Range::signed(32));
         let (ql, rest) = block.split_at_mut(128);
         let (qh, rest) = rest.split_at_mut(64);
         for ((ql, qh), codes) in
@@ -63,7 +65,7 @@ impl QuantFormat for Q6K {
                 *h = (0..4).fold(0, |h, quarter| h | (codes[32 * quarter + l] as u8 >> 4) << (2 * quarter));
             }
         }
-        for (b, scale) in rest.iter_mut().zip(fit.scales) {
+        for (b, scale) in rest[..16].iter_mut().zip(fit.scales) {
             *b = scale as u8;
         }
         rest[16..].copy_from_slice(&fit.d.to_le_bytes());

@@ -7,7 +7,8 @@
 //! weight i = d * q[i]
 //! ```
 
-use super::{QuantFormat, Unpacked, f16_at, search};
+use super::bits::f16_at;
+use super::{Encoder, QuantEncode, QuantFormat, Unpacked, search};
 use crate::DType;
 
 pub(super) struct Q8_0;
@@ -20,6 +21,7 @@ impl QuantFormat for Q8_0 {
     const DTYPE: DType = DType::Q8_0;
     const LEN: usize = LEN;
     const BYTES: usize = BYTES;
+    const ENCODER: Option<Encoder> = Some(Encoder::of::<Q8_0>());
 
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
         out.single(LEN, f16_at(block, 0));
@@ -27,7 +29,9 @@ impl QuantFormat for Q8_0 {
             *code = b as i8;
         }
     }
+}
 
+impl QuantEncode for Q8_0 {
     /// The method of every other writer of this type, so that the same weights give the same bytes: the
     /// scale takes the largest magnitude to 127, codes are rounded half away from zero, with the scale before
     /// its rounding to f16. At eight bits a search for a better scale gains next to nothing.

@@ -9,10 +9,10 @@
 //!
 //! Every sum runs in eight lanes in a fixed order, so the bytes are the same on every machine.
 
-use super::{MAX_BLOCK_LEN, f16_to_f32, f32_to_f16};
+use super::{MAX_BLOCK_LEN, MAX_SUB_BLOCKS, f16_to_f32, f32_to_f16};
 
-/// Weights beyond this magnitude are beyond every quantized type (the widest, `Q6_K`, ends at
-/// 65,504 · 128 · 32 = 2.7e8); clamping here keeps the sums finite.
+/// Weights beyond this magnitude are beyond every type with an f16 scale (the widest, `Q6_K`, ends at
+/// 65,504 · 128 · 32 = 2.7e8) and of no use in one with a larger range; clamping here keeps the sums finite.
 const MAX_WEIGHT: f32 = 1e9;
 
 /// Weights below this magnitude are below half the smallest f16 scale times the smallest code of every
@@ -45,11 +45,11 @@ pub(super) fn f16_scale(scale: f32) -> u16 {
     f32_to_f16(scale.clamp(-65_504.0, 65_504.0))
 }
 
-/// Codes -`n`..`n` (`lowest` = -n, the highest is n - 1) and the f16 scale of a block.
-pub(super) fn encode_symmetric(x: &[f32], w: &[f32], lowest: i8, codes: &mut [i8]) -> u16 {
-    let d = f16_scale(fit_scale(x, w, lowest));
+/// Codes and the f16 scale of a block.
+pub(super) fn encode_symmetric(x: &[f32], w: &[f32], allowed: impl Codes, codes: &mut [i8]) -> u16 {
+    let d = f16_scale(fit_scale(x, w, allowed));
     let fit = Affine { scale: f16_to_f32(d), min: 0.0 };
-    fit.encode(x, Range { low: f32::from(lowest), high: f32::from(-lowest - 1) }, codes);
+    fit.encode(x, allowed, codes);
     d
 }
 
@@ -62,38 +62,48 @@ pub(super) fn encode_affine(x: &[f32], w: &[f32], highest: u8, codes: &mut [i8])
     (d, m)
 }
 
-/// A super-block of eight sub-blocks with scale and minimum.
+/// How a super-block of 256 weights is divided, and how far its integer scales go.
+#[derive(Clone, Copy)]
+pub(super) struct Shape {
+    pub(super) sub_len: usize,
+    /// Of scales and minima where both are stored: 0..=`top`.
+    pub(super) top: u8,
+}
+
+/// A super-block of sub-blocks with scale and minimum.
 pub(super) struct SuperBlock {
     pub(super) d: u16,
     pub(super) dmin: u16,
-    pub(super) scales: [i8; 8],
-    pub(super) mins: [u8; 8],
+    pub(super) scales: [i32; MAX_SUB_BLOCKS],
+    pub(super) mins: [u8; MAX_SUB_BLOCKS],
     pub(super) codes: [i8; MAX_BLOCK_LEN],
 }
 
 /// Fits a super-block of 256 weights with codes 0..=`highest`.
 ///
 /// 1. Each sub-block gets the best real scale and minimum.
-/// 2. The largest of each is taken to 63, which fixes `d` and `dmin`.
-/// 3. Scales and minima are rounded to six bits; of the nearest integers and their neighbours the pair with
+/// 2. The largest of each is taken to the largest integer, which fixes `d` and `dmin`.
+/// 3. Scales and minima are rounded to integers; of the nearest ones and their neighbours the pair with
 ///    the smallest error is kept, because the rounding errors of the two can cancel.
 /// 4. The codes follow from what is stored.
-pub(super) fn fit_super_block(x: &[f32], w: &[f32], highest: u8) -> SuperBlock {
+pub(super) fn fit_super_block(x: &[f32], w: &[f32], shape: Shape, highest: u8) -> SuperBlock {
     let range = Range { low: 0.0, high: f32::from(highest) };
-    let sub_blocks = || x.chunks_exact(32).zip(w.chunks_exact(32));
-    let mut fits = [Affine { scale: 0.0, min: 0.0 }; 8];
+    let Shape { sub_len, top } = shape;
+    let sub_blocks = || x.chunks_exact(sub_len).zip(w.chunks_exact(sub_len));
+    let mut fits = [Affine { scale: 0.0, min: 0.0 }; MAX_SUB_BLOCKS];
     for (fit, (x, w)) in fits.iter_mut().zip(sub_blocks()) {
         *fit = fit_affine(x, w, highest, Min::NotNegative);
     }
-    let d = f16_scale(fits.iter().fold(0.0, |m: f32, f| m.max(f.scale)) / 63.0);
-    let dmin = f16_scale(fits.iter().fold(0.0, |m: f32, f| m.max(f.min)) / 63.0);
-    let mut out = SuperBlock { d, dmin, scales: [0; 8], mins: [0; 8], codes: [0; MAX_BLOCK_LEN] };
+    let d = f16_scale(fits.iter().fold(0.0, |m: f32, f| m.max(f.scale)) / f32::from(top));
+    let dmin = f16_scale(fits.iter().fold(0.0, |m: f32, f| m.max(f.min)) / f32::from(top));
+    let (scales, mins) = ([0; MAX_SUB_BLOCKS], [0; MAX_SUB_BLOCKS]);
+    let mut out = SuperBlock { d, dmin, scales, mins, codes: [0; MAX_BLOCK_LEN] };
     let (d, dmin) = (f16_to_f32(d), f16_to_f32(dmin));
 
-    for (s, ((x, w), codes)) in sub_blocks().zip(out.codes.chunks_exact_mut(32)).enumerate() {
+    for (s, ((x, w), codes)) in sub_blocks().zip(out.codes.chunks_exact_mut(sub_len)).enumerate() {
         let mut best = (f32::INFINITY, 0, 0);
-        for scale in neighbours(fits[s].scale, d, 0, 63) {
-            for min in neighbours(fits[s].min, dmin, 0, 63) {
+        for scale in neighbours(fits[s].scale, d, 0, i32::from(top)) {
+            for min in neighbours(fits[s].min, dmin, 0, i32::from(top)) {
                 let error = Affine::stored(d, scale, dmin, min).error(x, w, range);
                 if error < best.0 {
                     best = (error, scale, min);
@@ -101,42 +111,48 @@ pub(super) fn fit_super_block(x: &[f32], w: &[f32], highest: u8) -> SuperBlock {
             }
         }
         let (_, scale, min) = best;
-        (out.scales[s], out.mins[s]) = (scale as i8, min as u8);
+        (out.scales[s], out.mins[s]) = (scale, min as u8);
         Affine::stored(d, scale, dmin, min).encode(x, range, codes);
     }
     out
 }
 
-/// A super-block of sixteen sub-blocks with a signed scale.
+/// A super-block of sub-blocks with a signed scale.
 pub(super) struct ScaledSuperBlock {
     pub(super) d: u16,
-    pub(super) scales: [i8; 16],
+    pub(super) scales: [i32; MAX_SUB_BLOCKS],
     pub(super) codes: [i8; MAX_BLOCK_LEN],
 }
 
-/// Fits a super-block of 256 weights with codes -32..=31, by the same four steps as [`fit_super_block`]; the
-/// scale of the largest magnitude is taken to -128.
-pub(super) fn fit_scaled_super_block(x: &[f32], w: &[f32]) -> ScaledSuperBlock {
-    let range = Range { low: -32.0, high: 31.0 };
-    let sub_blocks = || x.chunks_exact(16).zip(w.chunks_exact(16));
-    let mut fits = [0.0; 16];
+/// Fits a super-block of 256 weights by the same four steps as [`fit_super_block`]. Scales are
+/// `lowest`..−`lowest`; that of the largest magnitude is taken to `lowest`.
+pub(super) fn fit_scaled_super_block(
+    x: &[f32],
+    w: &[f32],
+    sub_len: usize,
+    lowest: i8,
+    allowed: impl Codes,
+) -> ScaledSuperBlock {
+    let sub_blocks = || x.chunks_exact(sub_len).zip(w.chunks_exact(sub_len));
+    let mut fits = [0.0; MAX_SUB_BLOCKS];
     for (fit, (x, w)) in fits.iter_mut().zip(sub_blocks()) {
-        *fit = fit_scale(x, w, -32);
+        *fit = fit_scale(x, w, allowed);
     }
-    let d = f16_scale(peak(&fits) / -128.0);
-    let mut out = ScaledSuperBlock { d, scales: [0; 16], codes: [0; MAX_BLOCK_LEN] };
+    let lowest = i32::from(lowest);
+    let d = f16_scale(peak(&fits) / lowest as f32);
+    let mut out = ScaledSuperBlock { d, scales: [0; MAX_SUB_BLOCKS], codes: [0; MAX_BLOCK_LEN] };
     let d = f16_to_f32(d);
 
-    for (s, ((x, w), codes)) in sub_blocks().zip(out.codes.chunks_exact_mut(16)).enumerate() {
+    for (s, ((x, w), codes)) in sub_blocks().zip(out.codes.chunks_exact_mut(sub_len)).enumerate() {
         let mut best = (f32::INFINITY, 0);
-        for scale in neighbours(fits[s], d, -128, 127) {
-            let error = Affine::stored(d, scale, 0.0, 0).error(x, w, range);
+        for scale in neighbours(fits[s], d, lowest, -lowest - 1) {
+            let error = Affine::stored(d, scale, 0.0, 0).error(x, w, allowed);
             if error < best.0 {
                 best = (error, scale);
             }
         }
-        out.scales[s] = best.1 as i8;
-        Affine::stored(d, best.1, 0.0, 0).encode(x, range, codes);
+        out.scales[s] = best.1;
+        Affine::stored(d, best.1, 0.0, 0).encode(x, allowed, codes);
     }
     out
 }
@@ -155,24 +171,24 @@ fn peak(x: &[f32]) -> f32 {
     x.iter().fold(0.0, |p: f32, &v| if v.abs() > p.abs() { v } else { p })
 }
 
-/// The real scale s that makes the sum of w·(x − s·q)² small for codes q from `lowest` to −`lowest` − 1.
+/// The real scale s that makes the sum of w·(x − s·q)² small for the allowed codes q.
 ///
-/// The range has one more negative code, so the weight of largest magnitude is best taken to the lowest
-/// code; taking it to the highest is tried as well, in coarser steps because it wins less often. With the
-/// best scale for given codes, s = Σwxq / Σwq², the error is Σwx² − (Σwxq)² / Σwq²: the candidate with the
+/// The lowest code is the one of largest magnitude, so the weight of largest magnitude is best taken to it;
+/// taking it to the highest is tried as well, in coarser steps because it wins less often. With the best
+/// scale for given codes, s = Σwxq / Σwq², the error is Σwx² − (Σwxq)² / Σwq²: the candidate with the
 /// largest fraction wins.
-fn fit_scale(x: &[f32], w: &[f32], lowest: i8) -> f32 {
+fn fit_scale(x: &[f32], w: &[f32], allowed: impl Codes) -> f32 {
     let peak = peak(x);
     if peak.abs() < MIN_PEAK {
         return 0.0;
     }
-    let range = Range { low: f32::from(lowest), high: f32::from(-lowest - 1) };
+    let [low, high] = allowed.ends();
     let mut best = (0.0, 0.0);
-    for (end, stride) in [(range.low, 1), (range.high, 3)] {
+    for (end, stride) in [(low, 1), (high, 3)] {
         for step in (-9..=9).step_by(stride) {
-            let per_unit = (end + 0.1 * step as f32) / peak;
+            let per_unit = (end + allowed.step() * step as f32) / peak;
             let [wxq, wqq] = lane_sums(x, w, |x, w| {
-                let q = range.nearest(x * per_unit);
+                let q = allowed.nearest(x * per_unit);
                 [w * x * q, w * q * q]
             });
             if wqq > 0.0 && wxq * wxq > best.0 * wqq {
@@ -244,9 +260,9 @@ fn fit_affine(x: &[f32], w: &[f32], highest: u8, allowed: Min) -> Affine {
 
 /// x ≈ scale·q − min.
 #[derive(Clone, Copy)]
-struct Affine {
-    scale: f32,
-    min: f32,
+pub(super) struct Affine {
+    pub(super) scale: f32,
+    pub(super) min: f32,
 }
 
 impl Affine {
@@ -256,16 +272,16 @@ impl Affine {
     }
 
     /// Codes per unit of x; zero when every code gives the same value. Stored scales are zero or at least
-    /// 2^-24, so the division cannot overflow.
+    /// 2^-24, those of `MXFP4` 2^-126, so the division cannot overflow.
     fn per_unit(&self) -> f32 {
         if self.scale == 0.0 { 0.0 } else { 1.0 / self.scale }
     }
 
     /// The sum of w·(x − value)² with the nearest codes.
-    fn error(&self, x: &[f32], w: &[f32], range: Range) -> f32 {
+    pub(super) fn error(&self, x: &[f32], w: &[f32], allowed: impl Codes) -> f32 {
         let per_unit = self.per_unit();
         let [sum] = lane_sums(x, w, |x, w| {
-            let q = range.nearest((x + self.min) * per_unit);
+            let q = allowed.nearest((x + self.min) * per_unit);
             let error = x - (self.scale * q - self.min);
             [w * error * error]
         });
@@ -273,23 +289,49 @@ impl Affine {
     }
 
     /// The nearest codes.
-    fn encode(&self, x: &[f32], range: Range, codes: &mut [i8]) {
+    pub(super) fn encode(&self, x: &[f32], allowed: impl Codes, codes: &mut [i8]) {
         let per_unit = self.per_unit();
         for (code, &x) in codes.iter_mut().zip(x) {
-            *code = range.nearest((x + self.min) * per_unit) as i8;
+            *code = allowed.nearest((x + self.min) * per_unit) as i8;
         }
     }
 }
 
-/// The codes a type has.
+/// The codes that a type has, as numbers.
+pub(super) trait Codes: Copy {
+    /// What the trials for the code of the largest weight differ by: about a tenth of the distance of codes.
+    fn step(self) -> f32;
+
+    /// The lowest and the highest code.
+    fn ends(self) -> [f32; 2];
+
+    /// The code nearest to `x`.
+    fn nearest(self, x: f32) -> f32;
+}
+
+/// All integers between two.
 #[derive(Clone, Copy)]
-struct Range {
+pub(super) struct Range {
     low: f32,
     high: f32,
 }
 
 impl Range {
-    /// The code nearest to `x`.
+    /// Codes -`n`..`n`: the highest is n - 1.
+    pub(super) const fn signed(n: u8) -> Range {
+        Range { low: -(n as f32), high: n as f32 - 1.0 }
+    }
+}
+
+impl Codes for Range {
+    fn step(self) -> f32 {
+        0.1
+    }
+
+    fn ends(self) -> [f32; 2] {
+        [self.low, self.high]
+    }
+
     fn nearest(self, x: f32) -> f32 {
         let x = if x < self.low { self.low } else { x };
         round(if x > self.high { self.high } else { x })
@@ -346,7 +388,7 @@ mod tests {
         // x = 0.5 q with codes that reach both ends.
         let x: Vec<f32> = (0..32).map(|i| 0.5 * ((i % 16) - 8) as f32).collect();
         let w = [1.0; 32];
-        assert_eq!(fit_scale(&x, &w, -8), 0.5);
+        assert_eq!(fit_scale(&x, &w, Range::signed(8)), 0.5);
         // x = 0.25 q - 1.
         let x: Vec<f32> = (0..32).map(|i| 0.25 * i as f32 - 1.0).collect();
         let fit = fit_affine(&x, &w, 31, Min::NotNegative);

@@ -1,5 +1,7 @@
 //! From one model file to another.
 
 mod quantize;
+mod recipe;
 
-pub use quantize::{Recipe, Summary, quantize};
+pub use quantize::{Summary, quantize};
+pub use recipe::{MIXES, Mix, Recipe};

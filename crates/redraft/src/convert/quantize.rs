@@ -4,17 +4,8 @@ use std::io::Write;
 
 use redraft_gguf::{DType, Gguf, GgufError, GgufWriter, TensorInfo, codec};
 
+use super::Recipe;
 use crate::Error;
-use crate::file_type::{file_type_id, fitting};
-
-/// Which tensor gets which type.
-#[derive(Debug, Clone)]
-pub struct Recipe {
-    /// Type of the matrices. Rows that do not divide into its blocks take a larger type that fits.
-    pub matrices: DType,
-    /// Type of the token embedding, which is the output head too; none takes that of the matrices.
-    pub token_embd: Option<DType>,
-}
 
 /// What was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,35 +16,20 @@ pub struct Summary {
     pub types: Vec<(DType, usize)>,
 }
 
-impl Recipe {
-    /// Type of a tensor. Vectors and routers keep theirs: they are small, and a router picks experts by small
-    /// differences. So do tensors that are not of real numbers.
-    fn dtype(&self, t: &TensorInfo) -> DType {
-        if t.dims.len() < 2 || t.name.ends_with("ffn_gate_inp.weight") || codec(t.dtype).is_none() {
-            return t.dtype;
-        }
-        let wanted = match self.token_embd {
-            Some(d) if t.name == "token_embd.weight" => d,
-            _ => self.matrices,
-        };
-        fitting(wanted, t.row_len())
-    }
-}
-
 /// Writes `gguf` to `out` with the types of `recipe`, decoding and encoding each tensor that changes.
 ///
 /// # Errors
 /// A type that cannot be decoded or encoded, naming the tensor; those of writing.
 pub fn quantize<W: Write>(gguf: &Gguf, recipe: &Recipe, out: W) -> Result<Summary, Error> {
     let mut metadata = gguf.metadata().clone();
-    if let Some(id) = file_type_id(recipe.matrices) {
+    let dtypes = recipe.dtypes(gguf);
+    if let Some(id) = recipe.file_type_id() {
         metadata.set("general.file_type", id);
     }
     metadata.set("general.quantization_version", 2u32);
     let mut writer = GgufWriter::with_metadata(metadata);
     let mut types: Vec<(DType, usize)> = Vec::new();
-    for t in gguf.tensors() {
-        let to = recipe.dtype(t);
+    for (t, &to) in gguf.tensors().iter().zip(&dtypes) {
         match to == t.dtype {
             true => writer.add_raw_tensor(&t.name, &t.dims, to, t.n_bytes)?,
             false => writer.add_tensor(&t.name, &t.dims, to)?,
@@ -65,8 +41,8 @@ pub fn quantize<W: Write>(gguf: &Gguf, recipe: &Recipe, out: W) -> Result<Summar
     }
     let mut counted = Counted { out, bytes: 0 };
     let mut data = writer.begin(&mut counted)?;
-    for t in gguf.tensors() {
-        let (from, to) = (gguf.tensor_bytes(t), recipe.dtype(t));
+    for (t, to) in gguf.tensors().iter().zip(dtypes) {
+        let from = gguf.tensor_bytes(t);
         data.start_tensor(&t.name)?;
         if to == t.dtype {
             data.write(&from)?;
@@ -87,10 +63,12 @@ fn encode(
     write: &mut dyn FnMut(&[u8]) -> Result<(), GgufError>,
 ) -> Result<(), Error> {
     let unusable =
-        |d: DType| Error::Weights { problems: vec![format!("{}: no codec for {}", t.name, d.name())] };
-    let (decoder, encoder) = (codec(t.dtype).ok_or(unusable(t.dtype))?, codec(to).ok_or(unusable(to))?);
+        |d: DType, what: &str| Error::Weights { problems: vec![format!("{}: {d} cannot be {what}", t.name)] };
+    let decoder = codec(t.dtype).ok_or_else(|| unusable(t.dtype, "read"))?;
+    let encoder = codec(to).and_then(|c| c.encoder()).ok_or_else(|| unusable(to, "written"))?;
     let len = t.row_len();
-    let bytes = |d: DType| d.row_bytes(len).map(|n| n as usize).ok_or(unusable(d));
+    let bytes =
+        |d: DType| d.row_bytes(len).map(|n| n as usize).ok_or_else(|| unusable(d, "cut into such rows"));
     let mut values = vec![0.0; len as usize];
     let mut row = vec![0; bytes(to)?];
     for source in from.chunks_exact(bytes(t.dtype)?) {
@@ -147,7 +125,7 @@ mod tests {
         let input = Gguf::from_bytes(out.finish().unwrap().into()).unwrap();
 
         let mut written = Vec::new();
-        let recipe = Recipe { matrices: DType::Q4_K, token_embd: None };
+        let recipe = Recipe::pure(DType::Q4_K).unwrap();
         let done = quantize(&input, &recipe, &mut written).unwrap();
         assert_eq!(done.bytes, written.len() as u64);
         let g = Gguf::from_bytes(written.into()).unwrap();

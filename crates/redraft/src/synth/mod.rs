@@ -19,7 +19,7 @@ pub use file::{Summary, SynthError, write};
 
 use redraft_gguf::{DType, GgufError, GgufWriter, Metadata};
 
-use crate::file_type::{file_type_id, fitting};
+use crate::file_type::{file_type_id, fitting, more_bits};
 
 /// What a model file holds, without the weights.
 #[derive(Debug, Clone, PartialEq)]
@@ -93,12 +93,11 @@ pub static FILE_TYPES: &[FileType] = &[
     FileType { name: "f32", rule: |_| DType::F32 },
 ];
 
-/// Four bits, six where it matters most: in the first and the last eighth of the layers and in every third
-/// one between them.
+/// Four bits, six where it matters most.
 fn q4_k_m(role: Role) -> DType {
     let six = match role {
         Role::Embedding => true,
-        Role::Sensitive { index: i, of: n } => i < n / 8 || i >= 7 * n / 8 || (i - n / 8) % 3 == 2,
+        Role::Sensitive { index, of } => more_bits(index, of),
         Role::Float | Role::Matrix => false,
     };
     if six { DType::Q6_K } else { DType::Q4_K }

@@ -45,7 +45,7 @@ pub(crate) fn expand(file: &str, dtype: DType) -> Gguf {
             let mut values = vec![0.0; t.n_elements() as usize];
             codec(t.dtype).unwrap().dequantize(&g.tensor_bytes(t), &mut values);
             let mut bytes = vec![0; to.row_bytes(values.len() as u64).unwrap() as usize];
-            codec(to).unwrap().quantize(&values, None, &mut bytes);
+            codec(to).unwrap().encoder().unwrap().quantize(&values, None, &mut bytes);
             (t, to, bytes)
         })
         .collect();

@@ -41,7 +41,7 @@ pub(crate) fn unpack<S: Isa>(s: S, blocks: &[Unpacked], panel: &mut [Row16]) {
     for (q, out) in squares.iter_mut().enumerate() {
         for (j, block) in blocks.iter().enumerate() {
             let sub = q * LANES / block.sub_len;
-            let scale = block.d * f32::from(block.scales[sub]);
+            let scale = block.d * block.scales[sub] as f32;
             let min = block.dmin * f32::from(block.mins[sub]);
             let (codes, _) = block.codes.as_chunks::<LANES>();
             let w = s.load_i8(&codes[q]).mul(s.splat(scale)).sub(s.splat(min));

@@ -1,0 +1,97 @@
+//! Models in every type that can be written: that each of them runs, and what the types cost in logits.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use common::{LogitsSink, oracle_cases, oracle_model, testdata};
+use redraft::convert::{MIXES, Recipe, Summary, quantize};
+use redraft::engine::{CanvasPass, Previous, canvas_pass};
+use redraft::gguf::{CODECS, Gguf};
+use redraft::trace::{TraceFile, like};
+use redraft::{LoadOptions, Model};
+
+/// All pure types that can be written, and all mixes.
+fn recipes() -> Vec<String> {
+    let pure = CODECS.iter().filter(|c| c.encoder().is_some()).map(|c| c.dtype().to_string());
+    pure.chain(MIXES.iter().map(|m| m.name.to_string())).collect()
+}
+
+fn quantized(source: &Gguf, recipe: &str) -> (Summary, Model) {
+    let mut file = Vec::new();
+    let done = quantize(source, &Recipe::from_name(recipe).unwrap(), &mut file).unwrap();
+    let gguf = Gguf::from_bytes(file.into()).unwrap();
+    (done, Model::from_gguf(gguf, &LoadOptions::default()).unwrap())
+}
+
+/// Mean squared error relative to the mean square of the truth: 1 for logits of zero, which know nothing, and
+/// about 2 for those of an unrelated model.
+fn nmse(x: &[f64], truth: &[f64]) -> f64 {
+    assert_eq!(x.len(), truth.len());
+    let error: f64 = x.iter().zip(truth).map(|(a, b)| (a - b) * (a - b)).sum();
+    error / truth.iter().map(|x| x * x).sum::<f64>()
+}
+
+fn argmax(row: &[f64]) -> usize {
+    (0..row.len()).fold(0, |best, i| if row[i] > row[best] { i } else { best })
+}
+
+/// Logits `[32, 1536]` of the first canvas of the recorded generations of redraft-tiny, one after the other.
+fn first_steps(model: &mut Model, goldens: &[TraceFile]) -> Vec<f64> {
+    let mut all = Vec::new();
+    for golden in goldens {
+        let mut session = model.session().unwrap();
+        let prompt = golden.ids("prompt_ids").unwrap();
+        session.set_prompt(model, &prompt, &mut (), &mut |_, _| ControlFlow::Continue(())).unwrap();
+        let mut sink = LogitsSink::default();
+        let canvas = golden.ids("canvas_in").unwrap();
+        let pass = CanvasPass { ids: &canvas[..32], previous: Previous::None, sampling: None };
+        canvas_pass(model, &session, pass, &mut sink).unwrap();
+        all.extend(sink.0.into_iter().map(f64::from));
+    }
+    all
+}
+
+/// A trained model, redraft-tiny. What is asserted is that the logits know something; the table is printed.
+#[test]
+fn a_trained_model_runs_in_every_type_that_can_be_written() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/redraft-tiny/redraft-tiny-bf16.gguf");
+    let source = Gguf::open(&path, &Default::default()).unwrap();
+    let golden = |n| TraceFile::open(&testdata().join(format!("redraft-tiny/traj-{n}.safetensors"))).unwrap();
+    let goldens: Vec<TraceFile> = (0..5).map(golden).collect();
+    let truth = first_steps(&mut quantized(&source, "f32").1, &goldens);
+    let mut bad = Vec::new();
+    println!("type       nmse       same argmax  bytes");
+    for name in recipes() {
+        let (done, mut model) = quantized(&source, &name);
+        let logits = first_steps(&mut model, &goldens);
+        let (rows, vocab_len) = (5 * 32, truth.len() / (5 * 32));
+        let same =
+            logits.chunks(vocab_len).zip(truth.chunks(vocab_len)).filter(|(a, b)| argmax(a) == argmax(b));
+        let (error, same) = (nmse(&logits, &truth), same.count() as f64 / rows as f64);
+        println!("{name:10} {error:9.2e}  {:6.1} %    {:8}", 100.0 * same, done.bytes);
+        if error.is_nan() || error >= 1.0 {
+            bad.push(format!("{name}: {error}"));
+        }
+    }
+    assert!(bad.is_empty(), "{bad:?}");
+}
+
+/// Random weights, against the float64 reference. Rows of experts are no super-blocks here, so that types meet
+/// their substitutes; and experts are chosen by next to nothing, so that few bits mean other experts.
+#[test]
+#[ignore = "a measurement"]
+fn logits_of_a_random_model_in_every_type() {
+    let (_, golden) = oracle_cases().into_iter().find(|(name, _)| name == "dg-tiny.BF16.decode").unwrap();
+    let truth = golden.tensors["logits"].data.to_f64();
+    let source = Gguf::open(&oracle_model("dg-tiny.BF16.gguf"), &Default::default()).unwrap();
+    for name in recipes() {
+        let (done, mut model) = quantized(&source, &name);
+        let logits = like(&mut model, &golden).unwrap().tensors["logits"].data.to_f64();
+        let types: Vec<String> = done.types.iter().map(|(d, n)| format!("{d} x{n}")).collect();
+        println!("{name:10} {:9.2e} {:8} bytes  {}", nmse(&logits, &truth), done.bytes, types.join(", "));
+    }
+}
