@@ -68,6 +68,10 @@ pub(crate) fn epoch() -> u64 {
 
 /// Whether the shell has the terminal.
 pub(crate) fn in_background() -> bool {
+    // Not every shell announces that it gave the terminal back.
+    if BACKGROUND.load(SeqCst) && modes::in_foreground() {
+        continued();
+    }
     BACKGROUND.load(SeqCst)
 }
 
@@ -83,7 +87,7 @@ pub(crate) fn restore() {
 fn give_back(out: &mut StdoutLock<'_>) {
     if PICTURE.load(SeqCst) {
         modes::restore();
-        if !in_background() {
+        if !BACKGROUND.load(SeqCst) {
             let _ = write!(out, "{SYNC_END}{WRAP_ON}{RESET}\r\n{SHOW_CURSOR}");
             let _ = out.flush();
         }
@@ -106,7 +110,6 @@ pub(crate) fn suspended(stop: impl FnOnce()) {
 }
 
 /// The program goes on, after it was suspended or in the foreground after it was in the background.
-#[cfg(unix)]
 pub(crate) fn continued() {
     let _out = io::stdout().lock();
     if PICTURE.load(SeqCst) {
@@ -127,7 +130,7 @@ mod modes {
     static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
     /// A process in the background that changes the terminal is stopped by the system.
-    fn in_foreground() -> bool {
+    pub(super) fn in_foreground() -> bool {
         tcgetpgrp(stdout()).is_ok_and(|group| group == getpgrp())
     }
 
@@ -160,6 +163,10 @@ mod modes {
 #[cfg(not(unix))]
 mod modes {
     pub(super) fn remember() {}
+
+    pub(super) fn in_foreground() -> bool {
+        true
+    }
 
     pub(super) fn silence() -> bool {
         true

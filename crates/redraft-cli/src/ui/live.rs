@@ -516,6 +516,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+
         /// Whatever width a terminal gives to a glyph: each line of the picture is as wide as computed, and after
         /// the answer the terminal shows what it shows when only the text is written.
         #[test]
