@@ -75,12 +75,35 @@ pub(crate) fn in_background() -> bool {
     BACKGROUND.load(SeqCst)
 }
 
-/// Brings the terminal back to order from anywhere: a panic, a signal that ends the program.
+/// Whether there is anything to give back. Without it nothing here waits for stdout, which may be a pipe that
+/// nobody reads.
+fn held() -> bool {
+    PICTURE.load(SeqCst) || EDITOR.load(SeqCst)
+}
+
+/// Brings the terminal back to order: in a panic, or before the program ends otherwise.
 pub(crate) fn restore() {
-    let mut out = io::stdout().lock();
-    give_back(&mut out);
-    PICTURE.store(false, SeqCst);
-    EDITOR.store(false, SeqCst);
+    if held() {
+        let mut out = io::stdout().lock();
+        give_back(&mut out);
+        PICTURE.store(false, SeqCst);
+        EDITOR.store(false, SeqCst);
+    }
+}
+
+/// As [`restore`], while other threads may be writing to a terminal that is stopped: does what can be done within
+/// a moment.
+pub(crate) fn restore_soon() {
+    if held() {
+        modes::restore();
+        let (done, wait) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            restore();
+            // Nobody waits any longer.
+            let _ = done.send(());
+        });
+        let _ = wait.recv_timeout(std::time::Duration::from_millis(500));
+    }
 }
 
 /// The picture stays where it is, and what follows starts below it. Errors have nobody left to tell.
@@ -103,6 +126,11 @@ fn give_back(out: &mut StdoutLock<'_>) {
 /// Nothing is written meanwhile.
 #[cfg(unix)]
 pub(crate) fn suspended(stop: impl FnOnce()) {
+    if !held() {
+        stop();
+        EPOCH.fetch_add(1, SeqCst);
+        return;
+    }
     let mut out = io::stdout().lock();
     give_back(&mut out);
     stop();
@@ -111,11 +139,12 @@ pub(crate) fn suspended(stop: impl FnOnce()) {
 
 /// The program goes on, after it was suspended or in the foreground after it was in the background.
 pub(crate) fn continued() {
-    let _out = io::stdout().lock();
     if PICTURE.load(SeqCst) {
+        // No frame is written meanwhile.
+        let _out = io::stdout().lock();
         BACKGROUND.store(!modes::silence(), SeqCst);
+        EPOCH.fetch_add(1, SeqCst);
     }
-    EPOCH.fetch_add(1, SeqCst);
 }
 
 #[cfg(unix)]
