@@ -42,14 +42,14 @@ impl Terminal {
             let mut buffer = [0; 4096];
             // The read fails when the program has ended.
             while let Ok(n @ 1..) = (&*source).read(&mut buffer) {
-                sink.lock().unwrap().extend_from_slice(&buffer[..n]);
+                sink.lock().expect("no panic before").extend_from_slice(&buffer[..n]);
             }
         });
         Terminal { pty, child, seen, reader }
     }
 
     fn seen(&self) -> String {
-        String::from_utf8_lossy(&self.seen.lock().unwrap()).into_owned()
+        String::from_utf8_lossy(&self.seen.lock().expect("no panic before")).into_owned()
     }
 
     /// Waits until `text` was written after the first `from` bytes. Returns where it ends.
@@ -71,7 +71,7 @@ impl Terminal {
     }
 
     fn signal(&self, signal: Signal) {
-        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process id");
         kill_process(pid, signal).expect("the program runs");
     }
 
@@ -84,7 +84,7 @@ impl Terminal {
         let status = self.child.wait().expect("the program ends");
         let (pty, seen) = (Arc::clone(&self.pty), Arc::clone(&self.seen));
         self.reader.join().expect("the reader ends");
-        let seen = String::from_utf8_lossy(&seen.lock().unwrap()).into_owned();
+        let seen = String::from_utf8_lossy(&seen.lock().expect("no panic before")).into_owned();
         let last = |on: &str, off: &str| seen.rfind(on) >= seen.rfind(off);
         let order = last("\x1b[?25h", "\x1b[?25l")
             && last("\x1b[?2026l", "\x1b[?2026h")
@@ -172,6 +172,24 @@ fn ctrl_c_stops_an_answer_and_keeps_the_conversation() {
     t.send("\x04");
     let (code, order, seen) = t.end();
     assert_eq!((code, order), (Some(0), true), "{seen:?}");
+}
+
+#[test]
+fn final_canvases_of_a_stopped_answer_are_kept() {
+    let model = mini();
+    let args = ["chat", "-m", &model, "-n", "480", "--steps", "60", "--confidence", "0"];
+    let t = Terminal::new(&args, &[]);
+    let n = t.wait("> ", 0);
+    t.send("Hello\r");
+    let n = t.wait("canvas 2 step", n);
+    t.send("\x03");
+    let n = t.wait("what was final is kept as the answer", n);
+    let n = t.wait("> ", n);
+    t.send("/history\r");
+    t.wait("2 assistant (interrupted): ", n);
+    t.signal(Signal::TERM);
+    let (code, order, seen) = t.end();
+    assert_eq!((code, order), (Some(130), true), "{seen:?}");
 }
 
 #[test]
