@@ -69,7 +69,7 @@ fn asked(flag: &AtomicBool, to_end: bool, last: usize) {
     flag.store(true, SeqCst);
     let n = ASKED.fetch_add(1, SeqCst) + 1;
     if n >= last || IDLE.load(SeqCst) {
-        hold::restore();
+        hold::restore_soon();
         // The computation did not come to a point where it could stop, or there is none.
         #[allow(clippy::exit)]
         std::process::exit(Exit::Interrupted.code().into());
@@ -101,7 +101,7 @@ fn watch(last: usize) -> anyhow::Result<Arc<AtomicBool>> {
                 SIGCONT if std::mem::take(&mut resumed) => {}
                 SIGCONT => hold::continued(),
                 SIGQUIT => {
-                    hold::restore();
+                    hold::restore_soon();
                     // Ends the program, with a core file where the system writes one.
                     let _ = emulate_default_handler(SIGQUIT);
                 }

@@ -41,8 +41,15 @@ pub(crate) fn stdout_error(e: io::Error) -> anyhow::Error {
     if e.kind() == io::ErrorKind::BrokenPipe {
         return anyhow::Error::new(StdoutClosed);
     }
-    anyhow::Error::new(e).context("cannot write to stdout")
+    anyhow::Error::new(e).context(CANNOT_WRITE)
 }
+
+/// Whether an error is one of stdout.
+pub(crate) fn is_stdout_error(e: &anyhow::Error) -> bool {
+    e.chain().any(|cause| cause.is::<StdoutClosed>() || cause.to_string() == CANNOT_WRITE)
+}
+
+const CANNOT_WRITE: &str = "cannot write to stdout";
 
 impl Out {
     /// For the streams of this process.

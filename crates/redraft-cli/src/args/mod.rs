@@ -68,7 +68,8 @@ pub(crate) enum Command {
     Synth(cmd::synth::Args),
 }
 
-/// Ids of the arguments that stand on the command line, as opposed to the environment and defaults.
+/// Ids of the arguments that stand on the command line, as opposed to the environment and defaults. The first field of
+/// its struct: each field takes the arguments that it reads.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Given(Vec<String>);
 

@@ -68,22 +68,49 @@ pub(crate) fn epoch() -> u64 {
 
 /// Whether the shell has the terminal.
 pub(crate) fn in_background() -> bool {
+    // Not every shell announces that it gave the terminal back.
+    if BACKGROUND.load(SeqCst) && modes::in_foreground() {
+        continued();
+    }
     BACKGROUND.load(SeqCst)
 }
 
-/// Brings the terminal back to order from anywhere: a panic, a signal that ends the program.
+/// Whether there is anything to give back. Without it nothing here waits for stdout, which may be a pipe that
+/// nobody reads.
+fn held() -> bool {
+    PICTURE.load(SeqCst) || EDITOR.load(SeqCst)
+}
+
+/// Brings the terminal back to order: in a panic, or before the program ends otherwise.
 pub(crate) fn restore() {
-    let mut out = io::stdout().lock();
-    give_back(&mut out);
-    PICTURE.store(false, SeqCst);
-    EDITOR.store(false, SeqCst);
+    if held() {
+        let mut out = io::stdout().lock();
+        give_back(&mut out);
+        PICTURE.store(false, SeqCst);
+        EDITOR.store(false, SeqCst);
+    }
+}
+
+/// As [`restore`], while other threads may be writing to a terminal that is stopped: does what can be done within
+/// a moment.
+pub(crate) fn restore_soon() {
+    if held() {
+        modes::restore();
+        let (done, wait) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            restore();
+            // Nobody waits any longer.
+            let _ = done.send(());
+        });
+        let _ = wait.recv_timeout(std::time::Duration::from_millis(500));
+    }
 }
 
 /// The picture stays where it is, and what follows starts below it. Errors have nobody left to tell.
 fn give_back(out: &mut StdoutLock<'_>) {
     if PICTURE.load(SeqCst) {
         modes::restore();
-        if !in_background() {
+        if !BACKGROUND.load(SeqCst) {
             let _ = write!(out, "{SYNC_END}{WRAP_ON}{RESET}\r\n{SHOW_CURSOR}");
             let _ = out.flush();
         }
@@ -99,6 +126,11 @@ fn give_back(out: &mut StdoutLock<'_>) {
 /// Nothing is written meanwhile.
 #[cfg(unix)]
 pub(crate) fn suspended(stop: impl FnOnce()) {
+    if !held() {
+        stop();
+        EPOCH.fetch_add(1, SeqCst);
+        return;
+    }
     let mut out = io::stdout().lock();
     give_back(&mut out);
     stop();
@@ -106,13 +138,13 @@ pub(crate) fn suspended(stop: impl FnOnce()) {
 }
 
 /// The program goes on, after it was suspended or in the foreground after it was in the background.
-#[cfg(unix)]
 pub(crate) fn continued() {
-    let _out = io::stdout().lock();
     if PICTURE.load(SeqCst) {
+        // No frame is written meanwhile.
+        let _out = io::stdout().lock();
         BACKGROUND.store(!modes::silence(), SeqCst);
+        EPOCH.fetch_add(1, SeqCst);
     }
-    EPOCH.fetch_add(1, SeqCst);
 }
 
 #[cfg(unix)]
@@ -127,7 +159,7 @@ mod modes {
     static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
     /// A process in the background that changes the terminal is stopped by the system.
-    fn in_foreground() -> bool {
+    pub(super) fn in_foreground() -> bool {
         tcgetpgrp(stdout()).is_ok_and(|group| group == getpgrp())
     }
 
@@ -160,6 +192,10 @@ mod modes {
 #[cfg(not(unix))]
 mod modes {
     pub(super) fn remember() {}
+
+    pub(super) fn in_foreground() -> bool {
+        true
+    }
 
     pub(super) fn silence() -> bool {
         true

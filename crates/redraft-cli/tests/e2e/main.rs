@@ -1,10 +1,13 @@
 //! The program as its users see it: the built binary on tiny models.
 
+mod chat;
 mod inspect;
 mod program;
 mod recorded;
 mod run;
 mod synth;
+#[cfg(unix)]
+mod terminal;
 mod tokenize;
 mod trace;
 
@@ -23,14 +26,17 @@ fn mini() -> String {
     testdata("oracle/models/dg-mini.F32.gguf").display().to_string()
 }
 
+/// Variables of the environment that the program knows.
+fn own_settings() -> impl Iterator<Item = (std::ffi::OsString, std::ffi::OsString)> {
+    std::env::vars_os().filter(|(key, _)| key.to_string_lossy().starts_with("REDRAFT_") || key == "NO_COLOR")
+}
+
 /// The program with arguments, without stdin and without the environment's settings.
 fn command(args: &[&str]) -> Command {
     let mut c = Command::new(env!("CARGO_BIN_EXE_redraft"));
-    for (key, _) in std::env::vars_os() {
-        if key.to_string_lossy().starts_with("REDRAFT_") || key == "NO_COLOR" {
-            c.env_remove(key);
-        }
-    }
+    own_settings().for_each(|(key, _)| {
+        c.env_remove(key);
+    });
     c.args(args).stdin(Stdio::null());
     c
 }

@@ -7,7 +7,7 @@ use crate::{command, json, mini, ok, redraft};
 #[test]
 fn help_and_version_are_answers() {
     let help = ok(&["--help"]);
-    for command in ["run", "inspect", "tokenize", "detokenize", "trace", "compare", "synth"] {
+    for command in ["run", "chat", "inspect", "tokenize", "detokenize", "trace", "compare", "synth"] {
         assert!(help.contains(command), "{help}");
         assert!(ok(&[command, "--help"]).contains("Examples:"), "{command}");
     }
@@ -84,6 +84,21 @@ fn mistakes_are_explained() {
         (&["trace", "-m", &model, "-o", "x", "--like", &text], &[], &["text.gguf", "safetensors"]),
         (&["trace", "-m", &model, "-o", "x", "--backend", "cpu", "--precision", "f64", "x"], &[], &["f64"]),
         (&["compare", &text, &text], &[], &["text.gguf", "safetensors"]),
+        (&["compare", &folder, &text], &[], &["is a folder: expected a safetensors file"]),
+        (
+            &["trace", "-m", &model, "-o", "x", "--like", &folder],
+            &[],
+            &["is a folder: expected a safetensors"],
+        ),
+        (&["trace", "-m", &model, "-o", "x", "--steps", "3", "x"], &[], &["--steps", "needs --generation"]),
+        (&["trace", "-m", &model, "-o", "x", "-n", "3", "x"], &[], &["--max-tokens", "needs --generation"]),
+        (
+            &["trace", "-m", &model, "-o", "x", "--like", &text, "--seed", "3"],
+            &[],
+            &["--seed", "with --like"],
+        ),
+        (&["run", "-m", &model, "What", "is"], &[], &["unexpected argument 'is'", "one argument in quotes"]),
+        (&["run", "\u{1b}[31mx", "\u{1b}[2Jy"], &[], &["unexpected argument", "y'"]),
         (&["synth", "gpt-5", "x", "--type", "q8_0"], &[], &["gpt-5", "diffusion-gemma-26b-a4b"]),
         (&["synth", "diffusion-gemma-26b-a4b", "x", "--type", "q9"], &[], &["q9", "q4_k_m"]),
     ];
@@ -94,6 +109,7 @@ fn mistakes_are_explained() {
         let fine = done.code == Some(2)
             && done.out.is_empty()
             && done.err.starts_with("error: ")
+            && !done.err.contains('\x1b')
             && needles.iter().all(|n| done.err.contains(n));
         if !fine {
             failures.push(format!("{args:?}: code {:?}\n{}{}", done.code, done.out, done.err));

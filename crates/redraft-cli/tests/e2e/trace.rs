@@ -117,3 +117,30 @@ fn a_recorded_answer_can_be_repeated_from_its_record() {
     ok(&[&["trace", "--generation", "-o", &generation][..], &args].concat());
     assert_eq!(std::fs::read(&generation).unwrap(), std::fs::read(&run).unwrap());
 }
+
+/// One pass can be stopped, too, and then nothing is written.
+#[cfg(unix)]
+#[test]
+fn ctrl_c_stops_with_130_and_leaves_no_file() {
+    use std::io::BufRead as _;
+    use std::process::{Command, Stdio};
+
+    let dir = Dir::new();
+    let out = dir.file("x.safetensors");
+    // A prompt that takes long, of the longest that the model was made for.
+    let ids = vec!["5"; 3000].join(",");
+    let mut child = crate::command(&["trace", "-v", "-o", &out, "--backend", "reference", "--tokens", &ids])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut err = std::io::BufReader::new(child.stderr.take().unwrap());
+    let mut seen = String::new();
+    while !seen.contains("loaded in") {
+        assert!(err.read_line(&mut seen).unwrap() > 0, "ended early: {seen}");
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{seen}");
+    std::io::Read::read_to_string(&mut err, &mut seen).unwrap();
+    assert!(seen.ends_with("error: interrupted\n"), "{seen}");
+    assert_eq!(std::fs::read_dir(dir.0.path()).unwrap().count(), 0, "nothing is left");
+}

@@ -10,10 +10,11 @@ use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
 use rustyline::hint::Hinter;
 use rustyline::history::FileHistory;
-use rustyline::validate::{ValidationContext, ValidationResult, Validator};
-#[cfg(unix)]
-use rustyline::{Cmd, ConditionalEventHandler, Event, EventContext, EventHandler, KeyEvent, RepeatCount};
-use rustyline::{CompletionType, Config, Context, Editor, Helper};
+use rustyline::validate::Validator;
+use rustyline::{
+    Cmd, CompletionType, ConditionalEventHandler, Config, Context, Editor, Event, EventContext, EventHandler,
+    Helper, KeyCode, KeyEvent, Modifiers, Movement, RepeatCount,
+};
 
 use super::command::COMMANDS;
 use crate::interrupt::Idle;
@@ -130,6 +131,10 @@ impl LineEditor {
             KeyEvent::ctrl('Z'),
             EventHandler::Conditional(Box::new(CtrlZ(Arc::clone(&suspended)))),
         );
+        editor.bind_sequence(
+            KeyEvent(KeyCode::Enter, Modifiers::NONE),
+            EventHandler::Conditional(Box::new(NextLine)),
+        );
         let history = history.map(Path::to_path_buf);
         if let Some(path) = &history {
             match editor.load_history(path) {
@@ -147,7 +152,10 @@ impl LineEditor {
             let read = self.editor.readline_with_initial(PROMPT, (&initial, ""));
             drop(editing);
             match read {
-                Ok(line) => return self.entered(&line).map(Typed::Text),
+                Ok(line) => {
+                    self.remember(&line)?;
+                    return Ok(Typed::Text(line));
+                }
                 Err(ReadlineError::Eof) => return Ok(Typed::End),
                 Err(ReadlineError::Interrupted) => {
                     let line = self.suspended.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -161,8 +169,7 @@ impl LineEditor {
         }
     }
 
-    /// Remembers a line. Returns it without the backslashes before its newlines.
-    fn entered(&mut self, line: &str) -> anyhow::Result<String> {
+    fn remember(&mut self, line: &str) -> anyhow::Result<()> {
         if !line.trim().is_empty()
             && self.editor.add_history_entry(line)?
             && let Some(path) = &self.history
@@ -170,7 +177,18 @@ impl LineEditor {
             let about = || format!("cannot write the history {}", path.display());
             self.editor.append_history(path).with_context(about)?;
         }
-        Ok(line.replace("\\\n", "\n"))
+        Ok(())
+    }
+}
+
+/// A backslash at the end goes on in the next line.
+struct NextLine;
+
+impl ConditionalEventHandler for NextLine {
+    fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext<'_>) -> Option<Cmd> {
+        let at_end = context.pos() == context.line().len();
+        (at_end && context.line().ends_with('\\'))
+            .then(|| Cmd::Replace(Movement::BackwardChar(1), Some("\n".into())))
     }
 }
 
@@ -191,17 +209,10 @@ struct Rules;
 
 impl Helper for Rules {}
 impl Highlighter for Rules {}
+impl Validator for Rules {}
 
 impl Hinter for Rules {
     type Hint = String;
-}
-
-impl Validator for Rules {
-    /// A backslash at the end goes on in the next line.
-    fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
-        let more = context.input().ends_with('\\');
-        Ok(if more { ValidationResult::Incomplete } else { ValidationResult::Valid(None) })
-    }
 }
 
 impl Completer for Rules {

@@ -24,7 +24,7 @@ use crate::args::prompt::{Prompter, TemplateArgs};
 use crate::cmd::run::{LiveArgs, Report, View, number, show};
 use crate::exit::{Exit, message};
 use crate::model::{Loaded, ModelReport};
-use crate::out::Out;
+use crate::out::{Out, is_stdout_error};
 use crate::{interrupt, model};
 
 /// Talk with a model.
@@ -48,7 +48,8 @@ pub(crate) struct Args {
     #[arg(long, help_heading = "Chat")]
     commands: bool,
 
-    /// Keep the lines that are typed in this file, for the next time. Without it they are forgotten.
+    /// Keep the lines that are typed in this file, for the next time; those that begin with a space are not kept.
+    /// Without it all are forgotten.
     #[arg(long, value_name = "FILE", env = "REDRAFT_HISTORY", help_heading = "Chat")]
     history: Option<PathBuf>,
 
@@ -65,7 +66,8 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     let mut input = Input::new(args.history.as_deref(), out.json)?;
-    let person = matches!(input, Input::Editor(_) | Input::Lines { prompt: true });
+    let editor = matches!(input, Input::Editor(_));
+    let person = editor || matches!(input, Input::Lines { prompt: true });
     let stop = if person { interrupt::patient_flag()? } else { interrupt::flag()? };
     let Loaded { mut model, load } = model::open(&args.model, Precision::F32, &stop, out)?;
     let prompter = args.template.prompter(&model, args.generate.profile.is_some())?;
@@ -79,6 +81,7 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     let mut chat = Chat {
         out,
         person,
+        editor,
         commands: person || args.commands,
         model,
         load,
@@ -106,7 +109,7 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
             Typed::Text(line) => match chat.line(&line) {
                 Ok(true) => {}
                 Ok(false) => break,
-                Err(e) if person && !is_final(&e) => out.err(&format!("error: {}", message(&e))),
+                Err(e) if person && !is_stdout_error(&e) => out.err(&format!("error: {}", message(&e))),
                 Err(e) => return Err(e),
             },
         }
@@ -118,17 +121,13 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Whether there is no point in going on.
-fn is_final(error: &anyhow::Error) -> bool {
-    Exit::of(error) == Exit::Done
-        || error.chain().any(|c| c.is::<std::io::Error>() && Exit::of(error) == Exit::Machine)
-}
-
 /// A conversation with a model.
 struct Chat {
     out: Out,
     /// A person is there, to whom errors are shown and who may go on.
     person: bool,
+    /// With a line editor.
+    editor: bool,
     commands: bool,
     model: Model,
     load: Duration,
@@ -202,7 +201,7 @@ impl Chat {
             Command::Set(change) => self.set(change)?,
             Command::Save { path, overwrite } => {
                 conversation::save(&self.conversation, &self.about()?, &path, overwrite)?;
-                self.say(&format!("{} turns saved in {}", self.conversation.turns.len(), path.display()));
+                self.say(&format!("{} saved in {}", turns(&self.conversation), path.display()));
             }
             Command::Load(path) => self.load(&path)?,
         }
@@ -238,7 +237,7 @@ impl Chat {
             bail!("/edit {n}: there are {count} messages, /history shows them");
         };
         let Some(text) = text else {
-            if !self.person {
+            if !self.editor {
                 bail!("/edit {n} needs the new text after the number");
             }
             // In the line editor, where Enter sends the command.
@@ -303,7 +302,7 @@ impl Chat {
         }
         self.conversation = loaded.conversation;
         self.seed = loaded.seed.unwrap_or(self.seed);
-        self.say(&format!("{} turns loaded, seed {}", self.conversation.turns.len(), self.seed));
+        self.say(&format!("{} loaded, seed {}", turns(&self.conversation), self.seed));
         Ok(())
     }
 
@@ -417,4 +416,11 @@ impl Chat {
 /// What the model said, as it is told in the turns to come.
 fn said(model: &Model, ids: &[u32]) -> String {
     model.tokenizer().decode(ids, false)
+}
+
+fn turns(conversation: &Conversation) -> String {
+    match conversation.turns.len() {
+        1 => "1 turn".into(),
+        n => format!("{n} turns"),
+    }
 }

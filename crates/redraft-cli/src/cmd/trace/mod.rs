@@ -36,6 +36,10 @@ use crate::{interrupt, model};
     redraft trace -o truth.safetensors --precision f64 --tokens 2,360,358\n  \
     redraft trace -o steps.safetensors --generation --seed 7 \"Hello\"")]
 pub(crate) struct Args {
+    // First, since the others take what they read.
+    #[command(flatten)]
+    given: Given,
+
     #[command(flatten)]
     prompt: PromptArgs,
 
@@ -73,9 +77,6 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     generate: GenerateArgs,
-
-    #[command(flatten)]
-    given: Given,
 }
 
 fn precision(text: &str) -> Result<Precision, String> {
