@@ -41,10 +41,17 @@ struct Merge {
 impl MergeTable {
     /// Checks the merge list against the vocabulary and indexes it.
     ///
-    /// A merge that involves a control or byte token is left out: plain text must never become a control
+    /// A merge that involves a control, byte or guarded token is left out: plain text must never become a control
     /// token (lists made from a SentencePiece model can contain such merges), and a byte token's text is not
     /// what it stands for.
-    pub(crate) fn new(vocab: &Vocab, merges: &StrArray) -> Result<MergeTable, TokenizerError> {
+    ///
+    /// A merge that involves a text outside the vocabulary is left out with a note: such lists exist, and what
+    /// the merge would make could not be a token.
+    pub(crate) fn new(
+        vocab: &Vocab,
+        merges: &StrArray,
+        notes: &mut Vec<String>,
+    ) -> Result<MergeTable, TokenizerError> {
         if merges.len() > MAX_MERGES {
             return Err(TokenizerError::MergeCount { found: merges.len(), max: MAX_MERGES });
         }
@@ -53,6 +60,7 @@ impl MergeTable {
         };
         let mut all: Vec<(u32, Merge)> = Vec::with_capacity(merges.len());
         let mut joined = String::new();
+        let mut skipped = Skipped::default();
         for (rank, merge) in (0u32..).zip(merges.iter()) {
             let index = rank as usize;
             // The first character may itself be a space.
@@ -65,18 +73,15 @@ impl MergeTable {
             joined.clear();
             joined.push_str(left);
             joined.push_str(right);
-            let part = |text: &str| vocab.id(text).ok_or_else(|| MergeProblem::UnknownPart(text.to_owned()));
-            let ids = part(left).and_then(|l| Ok((l, part(right)?))).and_then(|(l, r)| {
-                let result = vocab.id(&joined).ok_or_else(|| MergeProblem::UnknownResult(joined.clone()))?;
-                Ok((l, r, result))
-            });
-            let (left, right, result) = match ids {
-                Ok(ids) => ids,
-                Err(problem) => return fail(index, merge, problem),
-            };
-            all.push((left, Merge { right, rank, result }));
+            match (vocab.id(left), vocab.id(right), vocab.id(&joined)) {
+                (Some(left), Some(right), Some(result)) => all.push((left, Merge { right, rank, result })),
+                (None, ..) => skipped.add(index, merge, left),
+                (_, None, _) => skipped.add(index, merge, right),
+                (.., None) => skipped.add(index, merge, &joined),
+            }
         }
 
+        notes.extend(skipped.note());
         all.sort_unstable_by_key(|&(left, m)| (left, m.right, m.rank));
         for pair in all.windows(2) {
             let ((left, first), (next, second)) = (pair[0], pair[1]);
@@ -86,8 +91,7 @@ impl MergeTable {
                 return fail(index, merge, MergeProblem::Duplicate(first.rank as usize));
             }
         }
-        let mergeable = |id: u32| vocab.piece(id).is_some_and(|p| p.kind.is_mergeable());
-        all.retain(|&(left, m)| mergeable(left) && mergeable(m.right) && mergeable(m.result));
+        all.retain(|&(left, m)| [left, m.right, m.result].into_iter().all(|id| vocab.is_mergeable(id)));
 
         let mut starts = vec![0; vocab.len() + 1];
         for &(left, _) in &all {
@@ -105,6 +109,30 @@ impl MergeTable {
         let (from, to) = (*self.starts.get(left)?, *self.starts.get(left + 1)?);
         let row = &self.entries[from as usize..to as usize];
         row.binary_search_by_key(&right, |m| m.right).ok().map(|at| row[at])
+    }
+}
+
+/// Merges that were left out.
+#[derive(Default)]
+struct Skipped {
+    count: usize,
+    /// The first of them, and why.
+    first: String,
+}
+
+impl Skipped {
+    fn add(&mut self, index: usize, merge: &str, missing: &str) {
+        if self.count == 0 {
+            self.first = format!("entry {index} ({merge:?}), since {missing:?} is not in the vocabulary");
+        }
+        self.count += 1;
+    }
+
+    fn note(&self) -> Option<String> {
+        let n = self.count;
+        (n > 0).then(|| {
+            format!("{n} of the merges in \"tokenizer.ggml.merges\" cannot be used and are left out; the first is {}", self.first)
+        })
     }
 }
 

@@ -13,6 +13,8 @@ const MAX_SPECIAL: usize = 1024;
 pub(crate) struct SpecialMatcher {
     /// Control, unknown and user-defined tokens.
     all: Automaton,
+    /// Guarded and user-defined tokens.
+    file: Automaton,
     /// User-defined tokens only.
     user: Automaton,
 }
@@ -23,35 +25,57 @@ pub(crate) struct Found {
     pub(crate) id: u32,
     pub(crate) start: usize,
     pub(crate) end: usize,
-    control: bool,
+    class: Class,
+}
+
+/// Where a special token is recognised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Control and unknown tokens: where the caller says so.
+    Control,
+    /// Markers that the file types as user-defined: everywhere, except in messages.
+    Guarded,
+    /// User-defined tokens: everywhere.
+    User,
 }
 
 struct Automaton {
     search: AhoCorasick,
     /// Token of each pattern.
-    ids: Vec<(u32, TokenKind)>,
+    ids: Vec<(u32, Class)>,
 }
 
 impl SpecialMatcher {
     pub(crate) fn new(vocab: &Vocab) -> Result<SpecialMatcher, TokenizerError> {
         Ok(SpecialMatcher {
-            all: Automaton::new(vocab, |kind| kind.is_control() || kind == TokenKind::UserDefined)?,
-            user: Automaton::new(vocab, |kind| kind == TokenKind::UserDefined)?,
+            all: Automaton::new(vocab, |_| true)?,
+            file: Automaton::new(vocab, |class| class != Class::Control)?,
+            user: Automaton::new(vocab, |class| class == Class::User)?,
         })
     }
 
-    /// The next special token at or after `from`. A control token counts only if it may start where it does.
-    pub(crate) fn next(&self, text: &str, from: usize, may_start: impl Fn(usize) -> bool) -> Option<Found> {
+    /// The next special token at or after `from`. A token of another class than user-defined counts only if it
+    /// may start where it does.
+    pub(crate) fn next(
+        &self,
+        text: &str,
+        from: usize,
+        may_start: impl Fn(usize, Class) -> bool,
+    ) -> Option<Found> {
+        let allowed = |found: &Found| found.class == Class::User || may_start(found.start, found.class);
         let mut at = from;
         loop {
             let found = self.all.find(text, at)?;
-            if !found.control || may_start(found.start) {
+            if allowed(&found) {
                 return Some(found);
             }
-            // The control token is text here. A shorter user-defined token may start at the same place;
-            // otherwise the search goes on behind the first character.
-            if let Some(user) = self.user.find_at(text, found.start) {
-                return Some(user);
+            // The token is text here. A shorter one of another class may start at the same place; otherwise the
+            // search goes on behind the first character.
+            let shorter = [&self.file, &self.user]
+                .into_iter()
+                .find_map(|a| a.find_at(text, found.start).filter(allowed));
+            if shorter.is_some() {
+                return shorter;
             }
             at = found.start + text[found.start..].chars().next().map_or(1, char::len_utf8);
         }
@@ -59,14 +83,23 @@ impl SpecialMatcher {
 }
 
 impl Automaton {
-    fn new(vocab: &Vocab, wanted: impl Fn(TokenKind) -> bool) -> Result<Automaton, TokenizerError> {
+    fn new(vocab: &Vocab, wanted: impl Fn(Class) -> bool) -> Result<Automaton, TokenizerError> {
         let mut ids = Vec::new();
         let mut patterns = Vec::new();
-        for (id, piece) in vocab.iter().filter(|(_, p)| wanted(p.kind) && !p.text.is_empty()) {
+        for (id, piece) in vocab.iter().filter(|(_, p)| !p.text.is_empty()) {
+            let class = match piece.kind {
+                kind if kind.is_control() => Class::Control,
+                TokenKind::UserDefined if vocab.is_guarded(id) => Class::Guarded,
+                TokenKind::UserDefined => Class::User,
+                _ => continue,
+            };
+            if !wanted(class) {
+                continue;
+            }
             if piece.text.len() > MAX_SPECIAL {
                 return Err(TokenizerError::SpecialTooLong { id, found: piece.text.len(), max: MAX_SPECIAL });
             }
-            ids.push((id, piece.kind));
+            ids.push((id, class));
             patterns.push(piece.text);
         }
         // Not a DFA: its size is not linear in that of the patterns, and the patterns come from a file.
@@ -89,7 +122,7 @@ impl Automaton {
 
     fn search(&self, input: Input<'_>) -> Option<Found> {
         let found = self.search.find(input)?;
-        let (id, kind) = self.ids[found.pattern().as_usize()];
-        Some(Found { id, start: found.start(), end: found.end(), control: kind.is_control() })
+        let (id, class) = self.ids[found.pattern().as_usize()];
+        Some(Found { id, start: found.start(), end: found.end(), class })
     }
 }
