@@ -21,7 +21,8 @@ fn listed_strings_have_the_listed_ids() {
         assert_eq!(cases.len(), 72);
         for case in cases {
             let text = case["text"].as_str().unwrap();
-            for (specials, key) in [(Specials::Parse, "ids_parse_special"), (Specials::Text, "ids_no_special")]
+            for (specials, key) in
+                [(Specials::Parse, "ids_parse_special"), (Specials::Text, "ids_no_special")]
             {
                 let (found, expected) = (tok.encode(text, specials).unwrap(), ids(&case[key]));
                 if found != expected {

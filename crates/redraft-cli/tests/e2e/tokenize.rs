@@ -22,6 +22,11 @@ fn text_goes_to_ids_and_back() {
         ok(&["tokenize", "-m", &model, "hi"]),
         with_stdin(&["tokenize", "-m", &model, "-"], "hi\n").out
     );
+    assert_eq!(ok(&["tokenize", "-m", &model, "hi"]), with_stdin(&["tokenize", "-m", &model], "hi\n").out);
+    let warned = redraft(&["tokenize", "-m", &model, "hi"]).err;
+    assert_eq!(warned.matches("warning: ").count(), 1, "{warned}");
+    assert!(warned.contains("markers of the chat are typed as text"), "{warned}");
+    assert_eq!(redraft(&["tokenize", "hi"]).err, "");
 }
 
 #[test]

@@ -153,7 +153,8 @@ pub(crate) struct Merger {
     symbols: Vec<Symbol>,
     /// Places of the left and right neighbours; `END` outside.
     links: Vec<(u32, u32)>,
-    queue: BinaryHeap<Reverse<(u32, u32)>>,
+    /// Rank in the high half and place in the low half, so that one comparison orders both.
+    queue: BinaryHeap<Reverse<u64>>,
 }
 
 /// No neighbour. Texts are limited to fewer symbols than that.
@@ -177,10 +178,12 @@ impl Merger {
         let n = self.symbols.len() as u32;
         self.links
             .extend((0..n).map(|i| (i.checked_sub(1).unwrap_or(END), if i + 1 < n { i + 1 } else { END })));
-        for at in 0..n {
-            self.offer(table, at);
-        }
-        while let Some(Reverse((rank, at))) = self.queue.pop() {
+        // Collected first: making a heap of a list is linear.
+        let mut first = std::mem::take(&mut self.queue).into_vec();
+        first.extend((0..n).filter_map(|at| self.entry(table, at)));
+        self.queue = first.into();
+        while let Some(Reverse(entry)) = self.queue.pop() {
+            let (rank, at) = ((entry >> 32) as u32, entry as u32);
             let Some(merge) = self.candidate(table, at).filter(|m| m.rank == rank) else { continue };
             let (left, right) = self.links[at as usize];
             let after = self.links[right as usize].1;
@@ -191,9 +194,9 @@ impl Merger {
                 self.links[after as usize].0 = at;
             }
             if left != END {
-                self.offer(table, left);
+                self.queue.extend(self.entry(table, left));
             }
-            self.offer(table, at);
+            self.queue.extend(self.entry(table, at));
         }
         self.symbols.iter().copied().filter(|&s| s != Symbol::Joined)
     }
@@ -207,9 +210,8 @@ impl Merger {
         }
     }
 
-    fn offer(&mut self, table: &MergeTable, at: u32) {
-        if let Some(merge) = self.candidate(table, at) {
-            self.queue.push(Reverse((merge.rank, at)));
-        }
+    /// The entry of that merge in the queue.
+    fn entry(&self, table: &MergeTable, at: u32) -> Option<Reverse<u64>> {
+        self.candidate(table, at).map(|merge| Reverse(u64::from(merge.rank) << 32 | u64::from(at)))
     }
 }

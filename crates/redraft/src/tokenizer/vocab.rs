@@ -131,23 +131,19 @@ impl Vocab {
                 }
             }
             vocab.kinds.push(token_kind);
+            let mut first = NONE;
             if token_kind == TokenKind::Byte {
                 let byte =
                     byte_of(text).ok_or_else(|| TokenizerError::ByteToken { id, text: text.to_owned() })?;
-                let entry = &mut vocab.bytes[usize::from(byte)];
-                match *entry {
-                    NONE => *entry = id,
-                    first => repeated.add(|| format!("{text:?} ({first} and {id})")),
-                }
+                first = claim(&mut vocab.bytes[usize::from(byte)], id);
             }
             // An empty token can be neither searched for nor merged; it is only ever decoded.
-            if text.is_empty() {
-                continue;
+            if !text.is_empty() {
+                let slot = vocab.slot(text);
+                first = claim(&mut vocab.table[slot], id).min(first);
             }
-            let slot = vocab.slot(text);
-            match vocab.table[slot] {
-                NONE => vocab.table[slot] = id,
-                first => repeated.add(|| format!("{text:?} ({first} and {id})")),
+            if first != NONE {
+                repeated.add(|| format!("{text:?} ({first} and {id})"));
             }
         }
         notes.extend(mistyped.note(
@@ -233,6 +229,13 @@ impl Vocab {
     }
 }
 
+/// Puts `id` where no id is yet; what was there before.
+fn claim(place: &mut u32, id: u32) -> u32 {
+    let before = *place;
+    *place = before.min(id);
+    before
+}
+
 /// The byte that a text of the form `<0xNN>` stands for.
 fn byte_of(text: &str) -> Option<u8> {
     let digits = text.strip_prefix("<0x")?.strip_suffix('>')?;
@@ -273,8 +276,8 @@ impl Listed {
     }
 
     fn note(&self, what: &str, done: &str) -> Option<String> {
-        let more = if self.count > self.shown.len() { ", …" } else { "" };
-        let n = self.count;
-        (n > 0).then(|| format!("{n} {what}: {}{more}; {done}", self.shown.join(", ")))
+        let more = self.count - self.shown.len();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        (self.count > 0).then(|| format!("{what}: {}{more}; {done}", self.shown.join(", ")))
     }
 }

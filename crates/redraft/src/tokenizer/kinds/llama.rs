@@ -129,9 +129,9 @@ struct Chain<'a> {
     vocab: &'a Vocab,
     text: &'a str,
     symbols: Vec<Symbol>,
-    /// Priority, place of the left symbol, length of both. A candidate whose length is no longer that of the
-    /// two symbols is stale.
-    queue: BinaryHeap<Reverse<(u32, u32, u32)>>,
+    /// Priority in the high half and place of the left symbol in the low half; length of both. A candidate whose
+    /// length is no longer that of the two symbols is stale.
+    queue: BinaryHeap<Reverse<(u64, u32)>>,
     /// Of each text that is an unused token: the length of its left part when it was last a candidate.
     unused: HashMap<&'a str, u32>,
 }
@@ -184,11 +184,13 @@ impl<'a> Chain<'a> {
         if self.vocab.piece(id).is_some_and(|p| p.kind == TokenKind::Unused) {
             self.unused.insert(both, left.len);
         }
-        self.queue.push(Reverse((self.scores.priorities[id as usize], at, len)));
+        let priority = self.scores.priorities[id as usize];
+        self.queue.push(Reverse((u64::from(priority) << 32 | u64::from(at), len)));
     }
 
     fn merge(&mut self) {
-        while let Some(Reverse((_, at, len))) = self.queue.pop() {
+        while let Some(Reverse((entry, len))) = self.queue.pop() {
+            let at = entry as u32;
             let left = self.symbols[at as usize];
             let Some(&right) = self.symbols.get(left.right as usize) else { continue };
             if left.len == 0 || left.len + right.len != len {
