@@ -85,11 +85,16 @@ pub(crate) fn tokenize(args: &TokenizeArgs, out: Out) -> anyhow::Result<Exit> {
     let text = match args.text.as_deref() {
         Some("-") => read_stdin()?,
         Some(text) => text.to_string(),
-        None if std::io::stdin().is_terminal() => bail!(
-            "there is no text: give it as an argument, as in `redraft tokenize \"Hello\"`, or give - to type it \
-             and end with Ctrl-D"
-        ),
-        None => read_stdin()?,
+        None => {
+            let piped = if std::io::stdin().is_terminal() { String::new() } else { read_stdin()? };
+            if piped.is_empty() {
+                bail!(
+                    "there is no text: give it as an argument, as in `redraft tokenize \"Hello\"`, pipe it in, or \
+                     give - to type it and end with Ctrl-D"
+                );
+            }
+            piped
+        }
     };
     let ids = tokenizer.encode(&text, if args.special { Specials::Parse } else { Specials::Text })?;
     let report = Tokens { tokens: tokens(&tokenizer, &ids), text, ids };

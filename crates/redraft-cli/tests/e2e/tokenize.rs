@@ -23,10 +23,11 @@ fn text_goes_to_ids_and_back() {
         with_stdin(&["tokenize", "-m", &model, "-"], "hi\n").out
     );
     assert_eq!(ok(&["tokenize", "-m", &model, "hi"]), with_stdin(&["tokenize", "-m", &model], "hi\n").out);
-    let warned = redraft(&["tokenize", "-m", &model, "hi"]).err;
-    assert_eq!(warned.matches("warning: ").count(), 1, "{warned}");
-    assert!(warned.contains("markers of the chat are typed as text"), "{warned}");
-    assert_eq!(redraft(&["tokenize", "hi"]).err, "");
+    let warned = redraft(&["tokenize", "-m", &model, "hi"]);
+    assert_eq!((warned.vocabulary_warnings, warned.err.as_str()), (1, ""));
+    let embedded = redraft(&["tokenize", "hi"]);
+    assert_eq!((embedded.vocabulary_warnings, embedded.err.as_str()), (0, ""));
+    assert_eq!(redraft(&["tokenize", "-q", "-m", &model, "hi"]).vocabulary_warnings, 0);
 }
 
 #[test]

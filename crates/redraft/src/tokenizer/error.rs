@@ -38,15 +38,6 @@ pub enum TokenizerError {
         known: Vec<&'static str>,
     },
 
-    /// The patterns of a pre-tokenizer could not be compiled.
-    #[error("tokenizer: the patterns of pre-tokenizer {pre:?} cannot be searched for: {reason}")]
-    Splitter {
-        /// The pre-tokenizer.
-        pre: String,
-        /// What the regular-expression engine said.
-        reason: String,
-    },
-
     /// A key has a value that contradicts the kind of tokenizer.
     #[error("tokenizer: \"{key}\" is {found}, but a tokenizer of kind {kind:?} needs {expected}")]
     Contradiction {

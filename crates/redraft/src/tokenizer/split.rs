@@ -11,7 +11,7 @@
 use std::ops::Range;
 
 use regex_automata::Input;
-use regex_automata::meta::{BuildError, Cache, Regex};
+use regex_automata::meta::{Cache, Regex};
 
 /// One step of a split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,16 +41,18 @@ pub(crate) struct Splitter {
 }
 
 impl Splitter {
-    /// Compiles the steps. The patterns are part of this program, so that an error is a defect of it.
-    pub(crate) fn new(steps: &[Step]) -> Result<Splitter, BuildError> {
-        let compile = |step: &Step| {
-            Ok(match step {
-                Step::Each(pattern) => Search::Each(Regex::new(pattern)?),
-                Step::Words(pattern) => Search::Words(Regex::new_many(&[pattern, SPACES])?),
-                Step::Triples => Search::Triples(Regex::new(r"\d+")?),
-            })
+    /// Compiles the steps.
+    pub(crate) fn new(steps: &[Step]) -> Splitter {
+        let compile = |patterns: &[&str]| {
+            Regex::new_many(patterns)
+                .expect("the patterns are part of this program, and a test compiles all of them")
         };
-        Ok(Splitter { steps: steps.iter().map(compile).collect::<Result<_, _>>()? })
+        let search = |step: &Step| match step {
+            Step::Each(pattern) => Search::Each(compile(&[pattern])),
+            Step::Words(pattern) => Search::Words(compile(&[pattern, SPACES])),
+            Step::Triples => Search::Triples(compile(&[r"\d+"])),
+        };
+        Splitter { steps: steps.iter().map(search).collect() }
     }
 
     /// The pieces of `text` in order. They cover it.
@@ -89,7 +91,7 @@ impl Search {
                 // A digit is one character, but not always one byte.
                 let mut left = text[start..end].chars().count();
                 for (at, _) in text[start..end].char_indices() {
-                    if left % 3 == 0 {
+                    if left.is_multiple_of(3) {
                         push(done, start + at);
                         done = start + at;
                     }
@@ -119,7 +121,7 @@ mod tests {
 
     #[track_caller]
     fn check(steps: &[Step], cases: &[(&str, &[&str])]) {
-        let splitter = Splitter::new(steps).unwrap();
+        let splitter = Splitter::new(steps);
         for (text, expected) in cases {
             let found: Vec<&str> = splitter.split(text).into_iter().map(|r| &text[r]).collect();
             assert_eq!(found, *expected, "{text:?}");

@@ -54,15 +54,13 @@ fn build(
         key: key::MERGES,
         needed_for: "text is encoded by merge rank",
     })?;
-    let splitter = Splitter::new(pre.steps)
-        .map_err(|e| TokenizerError::Splitter { pre: name.to_owned(), reason: e.to_string() })?;
     let mut bytes = [None; 256];
     for (byte, token) in (0..=u8::MAX).zip(&mut bytes) {
         *token = vocab.mergeable_id(byte_to_char(byte).encode_utf8(&mut [0; 2]));
     }
     Ok(Box::new(Gpt2 {
         pre,
-        splitter,
+        splitter: Splitter::new(pre.steps),
         normalizer: parts.normalizer.unwrap_or_else(|| Normalizer::of_vocabulary(name, vocab)),
         merges: MergeTable::new(vocab, merges, notes)?,
         bytes,
