@@ -368,7 +368,7 @@ fn malformed_metadata_names_the_key() {
         (
             "tokenizer.ggml.model",
             Some("gpt9".into()),
-            "kind \"gpt9\" (\"tokenizer.ggml.model\") is not supported; known: gemma4, gpt2, llama",
+            "tokenizer: kind \"gpt9\" (\"tokenizer.ggml.model\") is not supported; known: gemma4, gpt2, llama",
         ),
     ] {
         let mut meta = metadata(&small());

@@ -408,8 +408,8 @@ fn hostile_megabytes_are_quick() {
             }
         }
     };
-    // One of each family of patterns.
-    for pre in ["qwen2", "tekken", "default", "superbpe", "deepseek-llm", "exaone-moe", "poro-chat"] {
+    // The patterns with the most steps, the longest pieces and the largest classes.
+    for pre in ["qwen2", "tekken", "default", "superbpe", "deepseek-llm"] {
         let normalizer = (pre == "qwen2").then_some(Normalizer::Nfc);
         let parts = TokenizerParts { pre: Some(pre.into()), normalizer, ..parts("dream-tiny") };
         check(pre, &Tokenizer::from_parts(parts).unwrap());

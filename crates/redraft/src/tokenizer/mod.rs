@@ -49,7 +49,7 @@ pub use self::vocab::{Piece, TokenKind};
 
 use self::kinds::TextModel;
 use self::named::{Named, drop_ids_outside};
-use self::special::{Class, SpecialMatcher};
+use self::special::{Found, SpecialMatcher};
 use self::vocab::Vocab;
 use crate::chat::{ControlTokens, RenderedPrompt};
 
@@ -147,8 +147,8 @@ impl Tokenizer {
     /// token, [`TokenizerError::TextTooLong`].
     pub fn encode(&self, text: &str, specials: Specials) -> Result<Vec<u32>, TokenizerError> {
         match specials {
-            Specials::Parse => self.encode_where(text, |_, _| true),
-            Specials::Text => self.encode_where(text, |_, class| class == Class::Guarded),
+            Specials::Parse => self.encode_around(text, |at| self.0.specials.next(text, at)),
+            Specials::Text => self.encode_around(text, |at| self.0.specials.next_user(text, at)),
         }
     }
 
@@ -163,7 +163,9 @@ impl Tokenizer {
         if let Some(token) = prompt.first_unguarded(&self.0.control_tokens) {
             return Err(TokenizerError::UnguardedPrompt { token: token.to_owned() });
         }
-        let ids = self.encode_where(prompt.text(), |start, _| prompt.may_be_control(start))?;
+        let text = prompt.text();
+        let may_start = |start| prompt.may_be_control(start);
+        let ids = self.encode_around(text, |at| self.0.specials.next_guarded(text, at, may_start))?;
         Ok(self.with_one_bos(ids))
     }
 
@@ -177,16 +179,16 @@ impl Tokenizer {
         Ok(self.with_one_bos(self.encode(text, specials)?))
     }
 
-    /// Encodes a text in which tokens that are not plainly user-defined are recognised where `may_start` says so.
-    fn encode_where(
+    /// Encodes a text around the special tokens that `next` finds at or after a place.
+    fn encode_around(
         &self,
         text: &str,
-        may_start: impl Fn(usize, Class) -> bool,
+        next: impl Fn(usize) -> Option<Found>,
     ) -> Result<Vec<u32>, TokenizerError> {
-        let Inner { vocab, model, specials, .. } = &*self.0;
+        let Inner { vocab, model, .. } = &*self.0;
         let mut ids = Vec::new();
         let mut at = 0;
-        while let Some(found) = specials.next(text, at, &may_start) {
+        while let Some(found) = next(at) {
             model.encode(vocab, &text[at..found.start], &mut ids)?;
             ids.push(found.id);
             at = found.end;

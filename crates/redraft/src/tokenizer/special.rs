@@ -13,10 +13,10 @@ const MAX_SPECIAL: usize = 1024;
 pub(crate) struct SpecialMatcher {
     /// Control, unknown and user-defined tokens.
     all: Automaton,
-    /// Guarded and user-defined tokens.
-    file: Automaton,
-    /// User-defined tokens only.
+    /// Tokens that the file types as user-defined.
     user: Automaton,
+    /// The same without markers ([`Vocab::is_guarded`]), if there are any.
+    unguarded: Option<Automaton>,
 }
 
 /// A special token found in a text.
@@ -25,57 +25,56 @@ pub(crate) struct Found {
     pub(crate) id: u32,
     pub(crate) start: usize,
     pub(crate) end: usize,
-    class: Class,
-}
-
-/// Where a special token is recognised.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Class {
-    /// Control and unknown tokens: where the caller says so.
-    Control,
-    /// Markers that the file types as user-defined: everywhere, except in messages.
-    Guarded,
-    /// User-defined tokens: everywhere.
-    User,
+    /// True for tokens that messages may contain.
+    free: bool,
 }
 
 struct Automaton {
     search: AhoCorasick,
-    /// Token of each pattern.
-    ids: Vec<(u32, Class)>,
+    /// Token of each pattern, and whether messages may contain it.
+    ids: Vec<(u32, bool)>,
 }
 
 impl SpecialMatcher {
     pub(crate) fn new(vocab: &Vocab) -> Result<SpecialMatcher, TokenizerError> {
+        let unguarded = vocab.has_guarded().then(|| {
+            Automaton::new(vocab, |id, kind| kind == TokenKind::UserDefined && !vocab.is_guarded(id))
+        });
         Ok(SpecialMatcher {
-            all: Automaton::new(vocab, |_| true)?,
-            file: Automaton::new(vocab, |class| class != Class::Control)?,
-            user: Automaton::new(vocab, |class| class == Class::User)?,
+            all: Automaton::new(vocab, |_, kind| kind.is_control() || kind == TokenKind::UserDefined)?,
+            user: Automaton::new(vocab, |_, kind| kind == TokenKind::UserDefined)?,
+            unguarded: unguarded.transpose()?,
         })
     }
 
-    /// The next special token at or after `from`. A token of another class than user-defined counts only if it
-    /// may start where it does.
-    pub(crate) fn next(
+    /// The next special token at or after `from`.
+    pub(crate) fn next(&self, text: &str, from: usize) -> Option<Found> {
+        self.all.find(text, from)
+    }
+
+    /// The next user-defined token at or after `from`.
+    pub(crate) fn next_user(&self, text: &str, from: usize) -> Option<Found> {
+        self.user.find(text, from)
+    }
+
+    /// The next special token at or after `from`, in a text with places where only tokens that messages may
+    /// contain count.
+    pub(crate) fn next_guarded(
         &self,
         text: &str,
         from: usize,
-        may_start: impl Fn(usize, Class) -> bool,
+        may_start: impl Fn(usize) -> bool,
     ) -> Option<Found> {
-        let allowed = |found: &Found| found.class == Class::User || may_start(found.start, found.class);
         let mut at = from;
         loop {
             let found = self.all.find(text, at)?;
-            if allowed(&found) {
+            if found.free || may_start(found.start) {
                 return Some(found);
             }
-            // The token is text here. A shorter one of another class may start at the same place; otherwise the
-            // search goes on behind the first character.
-            let shorter = [&self.file, &self.user]
-                .into_iter()
-                .find_map(|a| a.find_at(text, found.start).filter(allowed));
-            if shorter.is_some() {
-                return shorter;
+            // The token is text here. A shorter one that messages may contain can start at the same place;
+            // otherwise the search goes on behind the first character.
+            if let Some(free) = self.unguarded.as_ref().unwrap_or(&self.user).find_at(text, found.start) {
+                return Some(free);
             }
             at = found.start + text[found.start..].chars().next().map_or(1, char::len_utf8);
         }
@@ -83,23 +82,14 @@ impl SpecialMatcher {
 }
 
 impl Automaton {
-    fn new(vocab: &Vocab, wanted: impl Fn(Class) -> bool) -> Result<Automaton, TokenizerError> {
+    fn new(vocab: &Vocab, wanted: impl Fn(u32, TokenKind) -> bool) -> Result<Automaton, TokenizerError> {
         let mut ids = Vec::new();
         let mut patterns = Vec::new();
-        for (id, piece) in vocab.iter().filter(|(_, p)| !p.text.is_empty()) {
-            let class = match piece.kind {
-                kind if kind.is_control() => Class::Control,
-                TokenKind::UserDefined if vocab.is_guarded(id) => Class::Guarded,
-                TokenKind::UserDefined => Class::User,
-                _ => continue,
-            };
-            if !wanted(class) {
-                continue;
-            }
+        for (id, piece) in vocab.iter().filter(|(id, p)| wanted(*id, p.kind) && !p.text.is_empty()) {
             if piece.text.len() > MAX_SPECIAL {
                 return Err(TokenizerError::SpecialTooLong { id, found: piece.text.len(), max: MAX_SPECIAL });
             }
-            ids.push((id, class));
+            ids.push((id, piece.kind == TokenKind::UserDefined && !vocab.is_guarded(id)));
             patterns.push(piece.text);
         }
         // Not a DFA: its size is not linear in that of the patterns, and the patterns come from a file.
@@ -122,7 +112,7 @@ impl Automaton {
 
     fn search(&self, input: Input<'_>) -> Option<Found> {
         let found = self.search.find(input)?;
-        let (id, class) = self.ids[found.pattern().as_usize()];
-        Some(Found { id, start: found.start(), end: found.end(), class })
+        let (id, free) = self.ids[found.pattern().as_usize()];
+        Some(Found { id, start: found.start(), end: found.end(), free })
     }
 }

@@ -165,6 +165,11 @@ impl Vocab {
         slot
     }
 
+    /// Whether there are guarded tokens.
+    pub(crate) fn has_guarded(&self) -> bool {
+        !self.guarded.is_empty()
+    }
+
     /// Number of tokens.
     pub(crate) fn len(&self) -> usize {
         self.kinds.len()
