@@ -74,6 +74,7 @@ impl Model {
         let (table, unused) = loader.finish()?;
         let weights = Arc::new(table);
         let tokenizer = Arc::new(Tokenizer::from_gguf(gguf.metadata())?);
+        notes.extend_from_slice(tokenizer.notes());
         let rows = arch.shape().vocab_len;
         if tokenizer.vocab_len() > rows {
             return Err(Error::Hyper {

@@ -1,5 +1,6 @@
 //! `redraft tokenize` and `redraft detokenize`.
 
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -19,11 +20,12 @@ use crate::ui::table::table;
 #[command(after_help = "Examples:\n  \
     redraft tokenize \"Hello, world\"\n  \
     redraft tokenize --special -m model.gguf \"<bos><|turn>user\"\n  \
-    redraft tokenize --json - < text.txt\n  \
+    redraft tokenize --json < text.txt\n  \
     redraft tokenize -m model.gguf --compare expected.json")]
 pub(crate) struct TokenizeArgs {
-    /// The text; - reads it from stdin.
-    #[arg(value_name = "TEXT", required_unless_present = "compare", conflicts_with = "compare")]
+    /// The text; - reads it from stdin, as does no TEXT at all when something is piped in. A newline at its end
+    /// is left out.
+    #[arg(value_name = "TEXT", conflicts_with = "compare")]
     text: Option<String>,
 
     /// Model file (GGUF); without it the demo model inside this program.
@@ -76,13 +78,23 @@ struct Tokens {
 
 /// Runs `tokenize`.
 pub(crate) fn tokenize(args: &TokenizeArgs, out: Out) -> anyhow::Result<Exit> {
-    let tokenizer = tokenizer(args.model.as_deref())?;
+    let tokenizer = tokenizer(args.model.as_deref(), out)?;
     if let Some(path) = &args.compare {
         return print_comparison(&compare(&tokenizer, path)?, out);
     }
     let text = match args.text.as_deref() {
-        Some("-") | None => read_stdin()?,
+        Some("-") => read_stdin()?,
         Some(text) => text.to_string(),
+        None => {
+            let piped = if std::io::stdin().is_terminal() { String::new() } else { read_stdin()? };
+            if piped.is_empty() {
+                bail!(
+                    "there is no text: give it as an argument, as in `redraft tokenize \"Hello\"`, pipe it in, or \
+                     give - to type it and end with Ctrl-D"
+                );
+            }
+            piped
+        }
     };
     let ids = tokenizer.encode(&text, if args.special { Specials::Parse } else { Specials::Text })?;
     let report = Tokens { tokens: tokens(&tokenizer, &ids), text, ids };
@@ -104,7 +116,7 @@ pub(crate) fn tokenize(args: &TokenizeArgs, out: Out) -> anyhow::Result<Exit> {
 
 /// Runs `detokenize`.
 pub(crate) fn detokenize(args: &DetokenizeArgs, out: Out) -> anyhow::Result<Exit> {
-    let tokenizer = tokenizer(args.model.as_deref())?;
+    let tokenizer = tokenizer(args.model.as_deref(), out)?;
     let list = if args.ids == "-" { read_stdin()? } else { args.ids.clone() };
     let ids = parse_ids(&list)?;
     if let Some(id) = ids.iter().find(|&&id| id as usize >= tokenizer.vocab_len()) {
@@ -119,10 +131,12 @@ pub(crate) fn detokenize(args: &DetokenizeArgs, out: Out) -> anyhow::Result<Exit
     Ok(Exit::Done)
 }
 
-/// Reads the vocabulary and nothing else of a model file.
-fn tokenizer(path: Option<&Path>) -> anyhow::Result<Tokenizer> {
+/// Reads the vocabulary and nothing else of a model file, and warns of what had to be assumed.
+fn tokenizer(path: Option<&Path>, out: Out) -> anyhow::Result<Tokenizer> {
     let Some(path) = path else { return Ok(Tokenizer::clone(crate::model::embedded_model()?.tokenizer())) };
-    Tokenizer::from_gguf(open_file(path)?.metadata()).map_err(|e| about_file(e, path))
+    let tokenizer = Tokenizer::from_gguf(open_file(path)?.metadata()).map_err(|e| about_file(e, path))?;
+    tokenizer.notes().iter().for_each(|note| out.warn(note));
+    Ok(tokenizer)
 }
 
 fn tokens(tokenizer: &Tokenizer, ids: &[u32]) -> Vec<Token> {

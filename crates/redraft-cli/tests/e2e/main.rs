@@ -45,13 +45,28 @@ fn command(args: &[&str]) -> Command {
 struct Done {
     code: Option<i32>,
     out: String,
+    /// Without the warning about the vocabulary of [`mini`].
     err: String,
+    /// How often that warning was there.
+    vocabulary_warnings: usize,
 }
+
+/// The vocabulary of [`mini`] types markers as user-defined, as published files do, and each command that reads
+/// it says so.
+const VOCABULARY_WARNING: &str = "warning: markers of the chat are typed as text in the file: ";
 
 impl From<Output> for Done {
     fn from(o: Output) -> Done {
         let text = |b: Vec<u8>| String::from_utf8(b).expect("output is UTF-8");
-        Done { code: o.status.code(), out: text(o.stdout), err: text(o.stderr) }
+        let err = text(o.stderr);
+        let (known, others): (Vec<&str>, Vec<&str>) =
+            err.split_inclusive('\n').partition(|line| line.starts_with(VOCABULARY_WARNING));
+        Done {
+            code: o.status.code(),
+            out: text(o.stdout),
+            err: others.concat(),
+            vocabulary_warnings: known.len(),
+        }
     }
 }
 

@@ -22,6 +22,12 @@ fn text_goes_to_ids_and_back() {
         ok(&["tokenize", "-m", &model, "hi"]),
         with_stdin(&["tokenize", "-m", &model, "-"], "hi\n").out
     );
+    assert_eq!(ok(&["tokenize", "-m", &model, "hi"]), with_stdin(&["tokenize", "-m", &model], "hi\n").out);
+    let warned = redraft(&["tokenize", "-m", &model, "hi"]);
+    assert_eq!((warned.vocabulary_warnings, warned.err.as_str()), (1, ""));
+    let embedded = redraft(&["tokenize", "hi"]);
+    assert_eq!((embedded.vocabulary_warnings, embedded.err.as_str()), (0, ""));
+    assert_eq!(redraft(&["tokenize", "-q", "-m", &model, "hi"]).vocabulary_warnings, 0);
 }
 
 #[test]

@@ -248,7 +248,7 @@ fn vocabularies_are_complete_and_consistent() {
             (2, "<bos>", 3),
             (3, "<unk>", 3),
             (4, "<mask>", 3),
-            (50, "<|tool_response>", 4),
+            (50, "<|tool_response>", 3),
             (105, "<|turn>", 3),
             (106, "<turn|>", 3),
         ] {

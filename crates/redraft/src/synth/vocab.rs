@@ -8,7 +8,6 @@ use redraft_gguf::{Array, Metadata, StrArray};
 
 const NORMAL: i32 = 1;
 const CONTROL: i32 = 3;
-const USER_DEFINED: i32 = 4;
 const BYTE: i32 = 6;
 
 /// A space as a token has it.
@@ -24,14 +23,14 @@ const SPECIAL: &[(usize, &str, i32)] = &[
     (5, "[multimodal]", NORMAL),
     (46, "<|tool>", CONTROL),
     (47, "<tool|>", CONTROL),
-    (48, "<|tool_call>", USER_DEFINED),
-    (49, "<tool_call|>", USER_DEFINED),
-    (50, "<|tool_response>", USER_DEFINED),
-    (51, "<tool_response|>", USER_DEFINED),
-    (52, "<|\"|>", USER_DEFINED),
+    (48, "<|tool_call>", CONTROL),
+    (49, "<tool_call|>", CONTROL),
+    (50, "<|tool_response>", CONTROL),
+    (51, "<tool_response|>", CONTROL),
+    (52, "<|\"|>", CONTROL),
     (98, "<|think|>", CONTROL),
-    (100, "<|channel>", USER_DEFINED),
-    (101, "<channel|>", USER_DEFINED),
+    (100, "<|channel>", CONTROL),
+    (101, "<channel|>", CONTROL),
     (105, "<|turn>", CONTROL),
     (106, "<turn|>", CONTROL),
 ];

@@ -41,10 +41,17 @@ struct Merge {
 impl MergeTable {
     /// Checks the merge list against the vocabulary and indexes it.
     ///
-    /// A merge that involves a control or byte token is left out: plain text must never become a control
+    /// A merge that involves a control, byte or guarded token is left out: plain text must never become a control
     /// token (lists made from a SentencePiece model can contain such merges), and a byte token's text is not
     /// what it stands for.
-    pub(crate) fn new(vocab: &Vocab, merges: &StrArray) -> Result<MergeTable, TokenizerError> {
+    ///
+    /// A merge that involves a text outside the vocabulary is left out with a note: such lists exist, and what
+    /// the merge would make could not be a token.
+    pub(crate) fn new(
+        vocab: &Vocab,
+        merges: &StrArray,
+        notes: &mut Vec<String>,
+    ) -> Result<MergeTable, TokenizerError> {
         if merges.len() > MAX_MERGES {
             return Err(TokenizerError::MergeCount { found: merges.len(), max: MAX_MERGES });
         }
@@ -53,6 +60,7 @@ impl MergeTable {
         };
         let mut all: Vec<(u32, Merge)> = Vec::with_capacity(merges.len());
         let mut joined = String::new();
+        let mut skipped = Skipped::default();
         for (rank, merge) in (0u32..).zip(merges.iter()) {
             let index = rank as usize;
             // The first character may itself be a space.
@@ -65,18 +73,15 @@ impl MergeTable {
             joined.clear();
             joined.push_str(left);
             joined.push_str(right);
-            let part = |text: &str| vocab.id(text).ok_or_else(|| MergeProblem::UnknownPart(text.to_owned()));
-            let ids = part(left).and_then(|l| Ok((l, part(right)?))).and_then(|(l, r)| {
-                let result = vocab.id(&joined).ok_or_else(|| MergeProblem::UnknownResult(joined.clone()))?;
-                Ok((l, r, result))
-            });
-            let (left, right, result) = match ids {
-                Ok(ids) => ids,
-                Err(problem) => return fail(index, merge, problem),
-            };
-            all.push((left, Merge { right, rank, result }));
+            match (vocab.id(left), vocab.id(right), vocab.id(&joined)) {
+                (Some(left), Some(right), Some(result)) => all.push((left, Merge { right, rank, result })),
+                (None, ..) => skipped.add(index, merge, left),
+                (_, None, _) => skipped.add(index, merge, right),
+                (.., None) => skipped.add(index, merge, &joined),
+            }
         }
 
+        notes.extend(skipped.note());
         all.sort_unstable_by_key(|&(left, m)| (left, m.right, m.rank));
         for pair in all.windows(2) {
             let ((left, first), (next, second)) = (pair[0], pair[1]);
@@ -86,8 +91,7 @@ impl MergeTable {
                 return fail(index, merge, MergeProblem::Duplicate(first.rank as usize));
             }
         }
-        let mergeable = |id: u32| vocab.piece(id).is_some_and(|p| p.kind.is_mergeable());
-        all.retain(|&(left, m)| mergeable(left) && mergeable(m.right) && mergeable(m.result));
+        all.retain(|&(left, m)| [left, m.right, m.result].into_iter().all(|id| vocab.is_mergeable(id)));
 
         let mut starts = vec![0; vocab.len() + 1];
         for &(left, _) in &all {
@@ -108,6 +112,30 @@ impl MergeTable {
     }
 }
 
+/// Merges that were left out.
+#[derive(Default)]
+struct Skipped {
+    count: usize,
+    /// The first of them, and why.
+    first: String,
+}
+
+impl Skipped {
+    fn add(&mut self, index: usize, merge: &str, missing: &str) {
+        if self.count == 0 {
+            self.first = format!("entry {index} ({merge:?}), since {missing:?} is not in the vocabulary");
+        }
+        self.count += 1;
+    }
+
+    fn note(&self) -> Option<String> {
+        let n = self.count;
+        (n > 0).then(|| {
+            format!("{n} of the merges in \"tokenizer.ggml.merges\" cannot be used and are left out; the first is {}", self.first)
+        })
+    }
+}
+
 /// A symbol of the chain while it is being merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Symbol {
@@ -125,7 +153,8 @@ pub(crate) struct Merger {
     symbols: Vec<Symbol>,
     /// Places of the left and right neighbours; `END` outside.
     links: Vec<(u32, u32)>,
-    queue: BinaryHeap<Reverse<(u32, u32)>>,
+    /// Rank in the high half and place in the low half, so that one comparison orders both.
+    queue: BinaryHeap<Reverse<u64>>,
 }
 
 /// No neighbour. Texts are limited to fewer symbols than that.
@@ -149,10 +178,12 @@ impl Merger {
         let n = self.symbols.len() as u32;
         self.links
             .extend((0..n).map(|i| (i.checked_sub(1).unwrap_or(END), if i + 1 < n { i + 1 } else { END })));
-        for at in 0..n {
-            self.offer(table, at);
-        }
-        while let Some(Reverse((rank, at))) = self.queue.pop() {
+        // Collected first: making a heap of a list is linear.
+        let mut first = std::mem::take(&mut self.queue).into_vec();
+        first.extend((0..n).filter_map(|at| self.entry(table, at)));
+        self.queue = first.into();
+        while let Some(Reverse(entry)) = self.queue.pop() {
+            let (rank, at) = ((entry >> 32) as u32, entry as u32);
             let Some(merge) = self.candidate(table, at).filter(|m| m.rank == rank) else { continue };
             let (left, right) = self.links[at as usize];
             let after = self.links[right as usize].1;
@@ -163,9 +194,9 @@ impl Merger {
                 self.links[after as usize].0 = at;
             }
             if left != END {
-                self.offer(table, left);
+                self.queue.extend(self.entry(table, left));
             }
-            self.offer(table, at);
+            self.queue.extend(self.entry(table, at));
         }
         self.symbols.iter().copied().filter(|&s| s != Symbol::Joined)
     }
@@ -179,9 +210,8 @@ impl Merger {
         }
     }
 
-    fn offer(&mut self, table: &MergeTable, at: u32) {
-        if let Some(merge) = self.candidate(table, at) {
-            self.queue.push(Reverse((merge.rank, at)));
-        }
+    /// The entry of that merge in the queue.
+    fn entry(&self, table: &MergeTable, at: u32) -> Option<Reverse<u64>> {
+        self.candidate(table, at).map(|merge| Reverse(u64::from(merge.rank) << 32 | u64::from(at)))
     }
 }

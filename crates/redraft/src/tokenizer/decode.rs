@@ -48,11 +48,15 @@ fn push_bytes(out: &mut String, bytes: &[u8]) {
 
 impl Tokenizer {
     /// The text of `ids`. Control tokens are left out unless `show_special` is set; user-defined ones are
-    /// part of the text. Bytes that form no valid UTF-8 and ids outside the vocabulary become U+FFFD.
+    /// part of the text. Bytes that form no valid UTF-8 and ids outside the vocabulary become U+FFFD. Where
+    /// encoding puts a space in front of a text, one space at the start is taken away.
     pub fn decode(&self, ids: &[u32], show_special: bool) -> String {
         let mut bytes = Vec::new();
         for &id in ids {
             self.push_token(id, show_special, &mut bytes);
+        }
+        if self.adds_space() && bytes.first() == Some(&b' ') {
+            bytes.remove(0);
         }
         match String::from_utf8(bytes) {
             Ok(text) => text,
@@ -60,7 +64,8 @@ impl Tokenizer {
         }
     }
 
-    /// What each position of a canvas shows, control tokens included.
+    /// What each position of a canvas shows, control tokens included. A canvas is a part of a text: a space at its
+    /// start stays.
     pub fn canvas_pieces(&self, ids: &[u32]) -> Vec<CanvasPiece> {
         let mut bytes = Vec::new();
         let mut ends = Vec::with_capacity(ids.len());
@@ -108,7 +113,8 @@ impl Tokenizer {
 
     /// A decoder for tokens that arrive one by one.
     pub fn stream_decoder(&self, show_special: bool) -> StreamDecoder {
-        StreamDecoder { tokenizer: self.clone(), show_special, pending: Vec::new() }
+        let strip_space = self.adds_space();
+        StreamDecoder { tokenizer: self.clone(), show_special, strip_space, pending: Vec::new() }
     }
 
     /// Appends the bytes of one token.
@@ -127,6 +133,8 @@ impl Tokenizer {
 pub struct StreamDecoder {
     tokenizer: Tokenizer,
     show_special: bool,
+    /// Nothing was decoded yet, and a space that comes first is not part of the text.
+    strip_space: bool,
     /// The start of a character that is not complete.
     pending: Vec<u8>,
 }
@@ -135,6 +143,12 @@ impl StreamDecoder {
     /// Adds a token and returns the text that is complete now; it may be empty.
     pub fn push(&mut self, id: u32) -> String {
         self.tokenizer.push_token(id, self.show_special, &mut self.pending);
+        if self.strip_space && !self.pending.is_empty() {
+            self.strip_space = false;
+            if self.pending[0] == b' ' {
+                self.pending.remove(0);
+            }
+        }
         let mut text = String::new();
         let mut done = 0;
         for chunk in self.pending.utf8_chunks() {

@@ -20,13 +20,21 @@ pub enum TokenizerError {
     },
 
     /// The file names a kind of tokenizer that is not implemented.
-    #[error(
-        "tokenizer: \"tokenizer.ggml.model\" is {found:?}, which is not known: expected one of {known:?}"
-    )]
+    #[error("tokenizer: kind {found:?} (\"tokenizer.ggml.model\") is not supported; known: {}", known.join(", "))]
     UnknownKind {
         /// The kind in the file.
         found: String,
         /// The kinds that are implemented.
+        known: Vec<&'static str>,
+    },
+
+    /// The file names a way of splitting text that is not implemented. Another one would split words in the
+    /// wrong places without anybody noticing.
+    #[error("tokenizer: pre-tokenizer {found:?} (\"tokenizer.ggml.pre\") is not supported; known: {}", known.join(", "))]
+    UnknownPre {
+        /// The name in the file.
+        found: String,
+        /// The names that are implemented.
         known: Vec<&'static str>,
     },
 
@@ -72,17 +80,6 @@ pub enum TokenizerError {
         found: i32,
     },
 
-    /// Two tokens have the same text, so that encoding would be ambiguous.
-    #[error("tokenizer: \"tokenizer.ggml.tokens\" entries {first} and {second} are both {text:?}")]
-    DuplicateToken {
-        /// The text.
-        text: String,
-        /// The lower id.
-        first: u32,
-        /// The higher id.
-        second: u32,
-    },
-
     /// A byte token is not spelled `<0xNN>`.
     #[error("tokenizer: token {id} has type byte but is {text:?}: expected <0x00> to <0xFF>")]
     ByteToken {
@@ -90,17 +87,6 @@ pub enum TokenizerError {
         id: u32,
         /// Its text.
         text: String,
-    },
-
-    /// Two byte tokens stand for the same byte.
-    #[error("tokenizer: tokens {first} and {second} both stand for the byte 0x{byte:02X}")]
-    DuplicateByte {
-        /// The byte.
-        byte: u8,
-        /// The lower id.
-        first: u32,
-        /// The higher id.
-        second: u32,
     },
 
     /// A control or user-defined token is longer than is sensible for something that is searched in every text.
@@ -141,17 +127,6 @@ pub enum TokenizerError {
         problem: MergeProblem,
     },
 
-    /// The id of a named token lies outside the vocabulary.
-    #[error("tokenizer: \"{key}\" is {id}, but the vocabulary has {vocab_len} tokens")]
-    IdOutOfRange {
-        /// The key.
-        key: &'static str,
-        /// Its value.
-        id: u32,
-        /// Size of the vocabulary.
-        vocab_len: usize,
-    },
-
     /// A character has no token, not all of its bytes have one, and there is no unknown token.
     #[error(
         "tokenizer: {found:?} has no token, its bytes have none, and \"tokenizer.ggml.unknown_token_id\" is absent"
@@ -159,6 +134,15 @@ pub enum TokenizerError {
     Unencodable {
         /// The character.
         found: char,
+    },
+
+    /// A byte has no token, and there is no unknown token.
+    #[error(
+        "tokenizer: the byte 0x{byte:02X} has no token, and \"tokenizer.ggml.unknown_token_id\" is absent"
+    )]
+    UnencodableByte {
+        /// The byte.
+        byte: u8,
     },
 
     /// A text is longer than the tokenizer can index.
@@ -189,12 +173,6 @@ pub enum MergeProblem {
     /// There is no space between two parts.
     #[error("expected two parts with a space between them")]
     NotTwoParts,
-    /// A part is not in the vocabulary.
-    #[error("{0:?} is not in the vocabulary")]
-    UnknownPart(String),
-    /// The two parts together are not in the vocabulary.
-    #[error("the result {0:?} is not in the vocabulary")]
-    UnknownResult(String),
     /// The same pair stands earlier in the list. Implementations disagree on which rank then counts.
     #[error("the same pair is entry {0}")]
     Duplicate(usize),

@@ -21,14 +21,20 @@
 //!
 //! Three kinds of text meet here. The *template's* own markers (`<|turn>`) are control tokens. Text *inside a
 //! message* that looks like one is text. A *user-defined* token is recognised in both: the file declares it to
-//! be part of the language of messages.
+//! be part of the language of messages. Known markers of chats (`<|channel>`) that a file types as user-defined
+//! are the exception: messages cannot contain them.
 
 mod bpe;
 mod decode;
 mod error;
 mod kinds;
+mod markers;
+mod named;
+mod normalize;
 mod parts;
+mod pre;
 mod special;
+mod split;
 mod vocab;
 
 use std::sync::Arc;
@@ -37,12 +43,13 @@ use redraft_gguf::Metadata;
 
 pub use self::decode::{CanvasPiece, StreamDecoder};
 pub use self::error::{MergeProblem, TokenizerError};
+pub use self::normalize::Normalizer;
 pub use self::parts::TokenizerParts;
 pub use self::vocab::{Piece, TokenKind};
 
 use self::kinds::TextModel;
-use self::parts::key;
-use self::special::SpecialMatcher;
+use self::named::{Named, drop_ids_outside};
+use self::special::{Found, SpecialMatcher};
 use self::vocab::Vocab;
 use crate::chat::{ControlTokens, RenderedPrompt};
 
@@ -55,9 +62,6 @@ pub enum Specials {
     #[default]
     Text,
 }
-
-/// Tokens that end an answer in files whose metadata does not say so. `</s>` is not one of them.
-const END_TEXTS: [&str; 2] = ["<turn|>", "<|tool_response>"];
 
 /// A tokenizer. Cloning is cheap, and one can be used by many threads.
 ///
@@ -80,6 +84,7 @@ struct Inner {
     mask: Option<u32>,
     end_ids: Vec<u32>,
     chat_template: Option<String>,
+    notes: Vec<String>,
 }
 
 impl std::fmt::Debug for Tokenizer {
@@ -103,45 +108,35 @@ impl Tokenizer {
     /// # Errors
     ///
     /// As [`Tokenizer::from_gguf`].
-    pub fn from_parts(parts: TokenizerParts) -> Result<Tokenizer, TokenizerError> {
+    pub fn from_parts(mut parts: TokenizerParts) -> Result<Tokenizer, TokenizerError> {
         let kind = kinds::find(&parts.model)?;
-        let vocab = Vocab::new(&parts)?;
-        for (key, id) in parts.named_ids() {
-            if let Some(id) = id.filter(|&id| id as usize >= vocab.len()) {
-                return Err(TokenizerError::IdOutOfRange { key, id, vocab_len: vocab.len() });
-            }
-        }
-        let add_bos = parts.add_bos.unwrap_or(kind.add_bos);
-        if add_bos && parts.bos.is_none() {
-            return Err(TokenizerError::MissingKey {
-                key: key::BOS,
-                needed_for: "each prompt starts with it",
-            });
-        }
-
-        let by_text = END_TEXTS.iter().map(|text| vocab.id(text));
-        let mut end_ids: Vec<u32> =
-            [parts.eos, parts.eot, parts.eom].into_iter().chain(by_text).flatten().collect();
-        end_ids.sort_unstable();
-        end_ids.dedup();
-
+        let mut notes = Vec::new();
+        drop_ids_outside(&mut parts, &mut notes);
+        let vocab = Vocab::new(&parts, kind, &mut notes)?;
+        let model = (kind.build)(&vocab, &parts, &mut notes)?;
+        let named = Named::new(&parts, &vocab, kind, model.add_bos(), &mut notes);
+        let control = |&(id, p): &(u32, Piece<'_>)| p.kind.is_control() || vocab.is_guarded(id);
         Ok(Tokenizer(Arc::new(Inner {
             kind: kind.name,
-            model: (kind.build)(&vocab, &parts)?,
+            model,
             specials: SpecialMatcher::new(&vocab)?,
-            control_tokens: ControlTokens::new(
-                vocab.iter().filter(|(_, p)| p.kind.is_control()).map(|(_, p)| p.text),
-            ),
+            control_tokens: ControlTokens::new(vocab.iter().filter(control).map(|(_, p)| p.text)),
             vocab,
-            add_bos,
-            bos: parts.bos,
-            eos: parts.eos,
+            add_bos: named.add_bos,
+            bos: named.bos,
+            eos: named.eos,
             unknown: parts.unknown,
             pad: parts.pad,
             mask: parts.mask,
-            end_ids,
+            end_ids: named.end_ids,
             chat_template: parts.chat_template,
+            notes,
         })))
+    }
+
+    /// What had to be assumed about the vocabulary, one sentence each.
+    pub fn notes(&self) -> &[String] {
+        &self.0.notes
     }
 
     /// The tokens of `text`. BOS is not added.
@@ -152,8 +147,8 @@ impl Tokenizer {
     /// token, [`TokenizerError::TextTooLong`].
     pub fn encode(&self, text: &str, specials: Specials) -> Result<Vec<u32>, TokenizerError> {
         match specials {
-            Specials::Parse => self.encode_where(text, |_| true),
-            Specials::Text => self.encode_where(text, |_| false),
+            Specials::Parse => self.encode_around(text, |at| self.0.specials.next(text, at)),
+            Specials::Text => self.encode_around(text, |at| self.0.specials.next_user(text, at)),
         }
     }
 
@@ -168,7 +163,9 @@ impl Tokenizer {
         if let Some(token) = prompt.first_unguarded(&self.0.control_tokens) {
             return Err(TokenizerError::UnguardedPrompt { token: token.to_owned() });
         }
-        let ids = self.encode_where(prompt.text(), |start| prompt.may_be_control(start))?;
+        let text = prompt.text();
+        let may_start = |start| prompt.may_be_control(start);
+        let ids = self.encode_around(text, |at| self.0.specials.next_guarded(text, at, may_start))?;
         Ok(self.with_one_bos(ids))
     }
 
@@ -182,16 +179,16 @@ impl Tokenizer {
         Ok(self.with_one_bos(self.encode(text, specials)?))
     }
 
-    /// Encodes a text in which control tokens are recognised where `may_be_control` says so.
-    fn encode_where(
+    /// Encodes a text around the special tokens that `next` finds at or after a place.
+    fn encode_around(
         &self,
         text: &str,
-        may_be_control: impl Fn(usize) -> bool,
+        next: impl Fn(usize) -> Option<Found>,
     ) -> Result<Vec<u32>, TokenizerError> {
-        let Inner { vocab, model, specials, .. } = &*self.0;
+        let Inner { vocab, model, .. } = &*self.0;
         let mut ids = Vec::new();
         let mut at = 0;
-        while let Some(found) = specials.next(text, at, &may_be_control) {
+        while let Some(found) = next(at) {
             model.encode(vocab, &text[at..found.start], &mut ids)?;
             ids.push(found.id);
             at = found.end;
@@ -268,7 +265,9 @@ impl Tokenizer {
     }
 
     /// The tokens that end an answer, in ascending order: the end of sequence, turn and message of the
-    /// metadata, and `<turn|>` and `<|tool_response>` where the vocabulary has them.
+    /// metadata, and where the vocabulary has them the ends of known chats (`<turn|>`, `<|tool_response>`,
+    /// `<end_of_turn>`, `<|im_end|>`, `<|eot_id|>`, `<|eom_id|>`, `<|role_end|>`). An id that cannot be meant,
+    /// such as that of `<pad>`, is not one, nor is `</s>` in a `gemma4` vocabulary.
     pub fn end_ids(&self) -> Vec<u32> {
         self.0.end_ids.clone()
     }
@@ -282,7 +281,7 @@ impl Tokenizer {
             .map(|(id, p)| (id, p.text, p.kind))
     }
 
-    /// The control tokens, for rendering a chat in which messages cannot contain one.
+    /// The control tokens, and chat markers that the file types as text, for rendering a chat in which messages cannot contain one.
     pub fn control_tokens(&self) -> &ControlTokens {
         &self.0.control_tokens
     }
@@ -290,5 +289,10 @@ impl Tokenizer {
     /// Appends the bytes that a token stands for.
     fn token_bytes(&self, id: u32, out: &mut Vec<u8>) {
         self.0.model.token_bytes(&self.0.vocab, id, out);
+    }
+
+    /// Whether encoding puts a space in front of a text.
+    fn adds_space(&self) -> bool {
+        self.0.model.adds_space()
     }
 }

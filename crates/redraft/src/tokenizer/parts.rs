@@ -3,6 +3,7 @@
 use redraft_gguf::{Metadata, StrArray};
 
 use super::TokenizerError;
+use super::normalize::Normalizer;
 
 /// Names of the metadata keys, spelled once.
 pub(crate) mod key {
@@ -21,6 +22,7 @@ pub(crate) mod key {
     pub(crate) const EOM: &str = "tokenizer.ggml.eom_token_id";
     pub(crate) const ADD_BOS: &str = "tokenizer.ggml.add_bos_token";
     pub(crate) const ADD_SPACE_PREFIX: &str = "tokenizer.ggml.add_space_prefix";
+    pub(crate) const TOKENIZER_JSON: &str = "tokenizer.huggingface.json";
     pub(crate) const CHAT_TEMPLATE: &str = "tokenizer.chat_template";
 }
 
@@ -60,6 +62,9 @@ pub struct TokenizerParts {
     pub add_bos: Option<bool>,
     /// Whether a space is put before the text.
     pub add_space_prefix: Option<bool>,
+    /// How text is normalised before it is split, for the kind `gpt2`; when it is `None`, known vocabularies
+    /// get what they were trained with.
+    pub normalizer: Option<Normalizer>,
     /// Chat template, in Jinja.
     pub chat_template: Option<String>,
 }
@@ -87,20 +92,26 @@ impl TokenizerParts {
             eom: meta.opt_u32(key::EOM)?,
             add_bos: meta.opt_bool(key::ADD_BOS)?,
             add_space_prefix: meta.opt_bool(key::ADD_SPACE_PREFIX)?,
+            normalizer: meta.opt_str(key::TOKENIZER_JSON)?.and_then(Normalizer::of_tokenizer_json),
             chat_template: meta.opt_str(key::CHAT_TEMPLATE)?.map(str::to_owned),
         })
     }
 
     /// The ids that the file names, with the key of each.
-    pub(crate) fn named_ids(&self) -> [(&'static str, Option<u32>); 7] {
+    pub(crate) fn named_ids_mut(&mut self) -> [(&'static str, &mut Option<u32>); 7] {
         [
-            (key::BOS, self.bos),
-            (key::EOS, self.eos),
-            (key::UNKNOWN, self.unknown),
-            (key::PAD, self.pad),
-            (key::MASK, self.mask),
-            (key::EOT, self.eot),
-            (key::EOM, self.eom),
+            (key::BOS, &mut self.bos),
+            (key::EOS, &mut self.eos),
+            (key::UNKNOWN, &mut self.unknown),
+            (key::PAD, &mut self.pad),
+            (key::MASK, &mut self.mask),
+            (key::EOT, &mut self.eot),
+            (key::EOM, &mut self.eom),
         ]
+    }
+
+    /// True for a token that is named for something that is not text.
+    pub(crate) fn names(&self, id: u32) -> bool {
+        [self.bos, self.eos, self.pad, self.mask, self.eot, self.eom].contains(&Some(id))
     }
 }

@@ -5,6 +5,8 @@ use std::hash::{BuildHasher, RandomState};
 use redraft_gguf::StrArray;
 
 use super::TokenizerError;
+use super::kinds::Kind;
+use super::markers;
 use super::parts::{TokenizerParts, key};
 
 /// What a token is for.
@@ -42,12 +44,6 @@ impl TokenKind {
     pub fn is_control(self) -> bool {
         matches!(self, TokenKind::Control | TokenKind::Unknown)
     }
-
-    /// True for tokens that merging may produce from plain text. A byte token is excluded because its text
-    /// (`<0x41>`) is not what it stands for (`A`).
-    pub(crate) fn is_mergeable(self) -> bool {
-        !self.is_control() && self != TokenKind::Byte
-    }
 }
 
 /// A token of the vocabulary, as [`Tokenizer::piece`](super::Tokenizer::piece) shows it.
@@ -70,6 +66,8 @@ const MAX_VOCAB: usize = 1 << 24;
 pub(crate) struct Vocab {
     texts: StrArray,
     kinds: Vec<TokenKind>,
+    /// Markers that the file types as user-defined, ascending.
+    guarded: Vec<u32>,
     /// Token of each byte.
     bytes: [u32; 256],
     /// Open addressing with linear probing, ids only: the texts are compared in place. Building a file's
@@ -81,62 +79,79 @@ pub(crate) struct Vocab {
 
 impl Vocab {
     /// Checks tokens and types and indexes them.
-    pub(crate) fn new(parts: &TokenizerParts) -> Result<Vocab, TokenizerError> {
+    pub(crate) fn new(
+        parts: &TokenizerParts,
+        kind: &Kind,
+        notes: &mut Vec<String>,
+    ) -> Result<Vocab, TokenizerError> {
         let n = parts.tokens.len();
         if n == 0 || n > MAX_VOCAB {
             return Err(TokenizerError::VocabSize { found: n, max: MAX_VOCAB });
         }
-        let types = parts.types.as_ref().ok_or(TokenizerError::MissingKey {
-            key: key::TYPES,
-            needed_for: "without it control tokens cannot be told from text",
-        })?;
-        for (key, len) in
-            [(key::TYPES, Some(types.len())), (key::SCORES, parts.scores.as_ref().map(Vec::len))]
-        {
+        let lengths = [
+            (key::TYPES, parts.types.as_ref().map(Vec::len)),
+            (key::SCORES, parts.scores.as_ref().map(Vec::len)),
+        ];
+        for (key, len) in lengths {
             if let Some(found) = len.filter(|&found| found != n) {
                 return Err(TokenizerError::WrongLength { key, found, expected: n });
             }
+        }
+        if parts.types.is_none() {
+            notes.push(format!(
+                "the file has no token types (\"{}\"); tokens that look like markers are taken for control tokens",
+                key::TYPES
+            ));
         }
 
         let mut vocab = Vocab {
             texts: parts.tokens.clone(),
             kinds: Vec::with_capacity(n),
+            guarded: Vec::new(),
             bytes: [NONE; 256],
             table: vec![NONE; (n * 2).next_power_of_two()],
             hasher: RandomState::new(),
         };
-        for (id, (text, &found)) in (0u32..).zip(parts.tokens.iter().zip(types)) {
-            let kind = TokenKind::from_gguf(found).ok_or(TokenizerError::TokenType { id, found })?;
-            vocab.kinds.push(kind);
-            if kind == TokenKind::Byte {
-                vocab.add_byte(id, text)?;
+        let mut mistyped = Listed::default();
+        let mut repeated = Listed::default();
+        for (id, text) in (0u32..).zip(parts.tokens.iter()) {
+            let mut token_kind = match &parts.types {
+                Some(types) => {
+                    let found = types[id as usize];
+                    TokenKind::from_gguf(found).ok_or(TokenizerError::TokenType { id, found })?
+                }
+                None => guessed_kind(id, text, parts, kind),
+            };
+            if !token_kind.is_control() && token_kind != TokenKind::Byte && markers::is_marker(text) {
+                mistyped.add(|| format!("{text:?} ({id})"));
+                if token_kind == TokenKind::UserDefined {
+                    vocab.guarded.push(id);
+                } else {
+                    token_kind = TokenKind::Control;
+                }
+            }
+            vocab.kinds.push(token_kind);
+            let mut first = NONE;
+            if token_kind == TokenKind::Byte {
+                let byte =
+                    byte_of(text).ok_or_else(|| TokenizerError::ByteToken { id, text: text.to_owned() })?;
+                first = claim(&mut vocab.bytes[usize::from(byte)], id);
             }
             // An empty token can be neither searched for nor merged; it is only ever decoded.
-            if text.is_empty() {
-                continue;
+            if !text.is_empty() {
+                let slot = vocab.slot(text);
+                first = claim(&mut vocab.table[slot], id).min(first);
             }
-            let slot = vocab.slot(text);
-            if vocab.table[slot] != NONE {
-                let first = vocab.table[slot];
-                return Err(TokenizerError::DuplicateToken { text: text.to_owned(), first, second: id });
+            if first != NONE {
+                repeated.add(|| format!("{text:?} ({first} and {id})"));
             }
-            vocab.table[slot] = id;
         }
+        notes.extend(mistyped.note(
+            "markers of the chat are typed as text in the file",
+            "they are treated as control tokens: messages cannot contain them",
+        ));
+        notes.extend(repeated.note("texts are in the vocabulary twice", "the lower id encodes them"));
         Ok(vocab)
-    }
-
-    fn add_byte(&mut self, id: u32, text: &str) -> Result<(), TokenizerError> {
-        let digits = text.strip_prefix("<0x").and_then(|t| t.strip_suffix('>'));
-        let byte = digits
-            .filter(|d| d.len() == 2 && d.bytes().all(|b| b.is_ascii_hexdigit()))
-            .and_then(|d| u8::from_str_radix(d, 16).ok())
-            .ok_or_else(|| TokenizerError::ByteToken { id, text: text.to_owned() })?;
-        let entry = &mut self.bytes[usize::from(byte)];
-        if *entry != NONE {
-            return Err(TokenizerError::DuplicateByte { byte, first: *entry, second: id });
-        }
-        *entry = id;
-        Ok(())
     }
 
     /// The place of `text` in the table: where its id is, or where it would be put.
@@ -148,6 +163,11 @@ impl Vocab {
             slot = (slot + 1) & mask;
         }
         slot
+    }
+
+    /// Whether there are guarded tokens.
+    pub(crate) fn has_guarded(&self) -> bool {
+        !self.guarded.is_empty()
     }
 
     /// Number of tokens.
@@ -162,7 +182,20 @@ impl Vocab {
 
     /// The token that plain text spelled `text` may become.
     pub(crate) fn mergeable_id(&self, text: &str) -> Option<u32> {
-        self.id(text).filter(|&id| self.kind(id).is_mergeable())
+        self.id(text).filter(|&id| self.is_mergeable(id))
+    }
+
+    /// True for tokens that merging may produce from plain text. A byte token is excluded because its text
+    /// (`<0x41>`) is not what it stands for (`A`).
+    pub(crate) fn is_mergeable(&self, id: u32) -> bool {
+        let kind = self.kind(id);
+        !kind.is_control() && kind != TokenKind::Byte && !self.is_guarded(id)
+    }
+
+    /// True for a token that the file types as user-defined although it is a marker. It is recognised where the
+    /// file asks for it, except inside messages.
+    pub(crate) fn is_guarded(&self, id: u32) -> bool {
+        self.guarded.binary_search(&id).is_ok()
     }
 
     /// The token of a byte.
@@ -176,7 +209,7 @@ impl Vocab {
         if piece.kind != TokenKind::Byte {
             return None;
         }
-        u8::from_str_radix(piece.text.get(3..5)?, 16).ok()
+        byte_of(piece.text)
     }
 
     /// The token `id`.
@@ -198,5 +231,58 @@ impl Vocab {
     /// All tokens with their ids.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, Piece<'_>)> {
         (0u32..).zip(self.texts.iter().zip(&self.kinds)).map(|(id, (text, &kind))| (id, Piece { text, kind }))
+    }
+}
+
+/// Puts `id` where no id is yet; what was there before.
+fn claim(place: &mut u32, id: u32) -> u32 {
+    let before = *place;
+    *place = before.min(id);
+    before
+}
+
+/// The byte that a text of the form `<0xNN>` stands for.
+fn byte_of(text: &str) -> Option<u8> {
+    let digits = text.strip_prefix("<0x")?.strip_suffix('>')?;
+    let is_hex = digits.len() == 2 && digits.bytes().all(|b| b.is_ascii_hexdigit());
+    is_hex.then(|| u8::from_str_radix(digits, 16).ok())?
+}
+
+/// What a token of a file without types is for, as far as its text and the named ids say.
+fn guessed_kind(id: u32, text: &str, parts: &TokenizerParts, kind: &Kind) -> TokenKind {
+    if parts.unknown == Some(id) {
+        TokenKind::Unknown
+    } else if parts.names(id) || markers::looks_like_marker(text) {
+        TokenKind::Control
+    } else if kind.byte_tokens && byte_of(text).is_some() {
+        TokenKind::Byte
+    } else {
+        TokenKind::Normal
+    }
+}
+
+/// Tokens with the same fault, for one note.
+#[derive(Default)]
+struct Listed {
+    count: usize,
+    /// The first of them.
+    shown: Vec<String>,
+}
+
+impl Listed {
+    /// How many are named.
+    const MAX_SHOWN: usize = 16;
+
+    fn add(&mut self, token: impl FnOnce() -> String) {
+        self.count += 1;
+        if self.shown.len() < Listed::MAX_SHOWN {
+            self.shown.push(token());
+        }
+    }
+
+    fn note(&self, what: &str, done: &str) -> Option<String> {
+        let more = self.count - self.shown.len();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        (self.count > 0).then(|| format!("{what}: {}{more}; {done}", self.shown.join(", ")))
     }
 }

@@ -19,9 +19,11 @@ pub(crate) fn parts(name: &str) -> TokenizerParts {
     let strings = |key: &str| v[key].as_array().unwrap().iter().map(|s| s.as_str().unwrap()).collect();
     TokenizerParts {
         model: v["model"].as_str().unwrap().to_owned(),
+        pre: v["pre"].as_str().map(str::to_owned),
         tokens: strings("tokens"),
         types: Some(v["types"].as_array().unwrap().iter().map(|t| t.as_i64().unwrap() as i32).collect()),
-        merges: Some(strings("merges")),
+        merges: v["merges"].is_array().then(|| strings("merges")),
+        scores: v["scores"].as_array().map(|s| s.iter().map(|x| x.as_f64().unwrap() as f32).collect()),
         bos: id("bos"),
         eos: id("eos"),
         unknown: id("unknown"),

@@ -14,25 +14,24 @@
 //! tests compare them.
 
 use super::super::TokenizerError;
-use super::super::bpe::{MergeTable, Merger, Symbol};
+use super::super::bpe::{MergeTable, Merger};
 use super::super::parts::{TokenizerParts, key};
 use super::super::vocab::Vocab;
-use super::{Kind, TextModel};
+use super::fallback::Fallback;
+use super::{Kind, TextModel, characters};
 
-pub(super) const KIND: Kind = Kind { name: "gemma4", add_bos: true, build };
-
-/// How a space is written in the vocabulary.
-const SPACE: char = '\u{2581}';
-
-/// Longest text that is encoded at once: places in the chain of symbols are 32-bit.
-const MAX_TEXT: usize = u32::MAX as usize - 1;
+pub(super) const KIND: Kind = Kind { name: "gemma4", byte_tokens: true, sentence_ends: false, build };
 
 struct Gemma4 {
     merges: MergeTable,
     unknown: Option<u32>,
 }
 
-fn build(vocab: &Vocab, parts: &TokenizerParts) -> Result<Box<dyn TextModel>, TokenizerError> {
+fn build(
+    vocab: &Vocab,
+    parts: &TokenizerParts,
+    notes: &mut Vec<String>,
+) -> Result<Box<dyn TextModel>, TokenizerError> {
     let merges = parts.merges.as_ref().ok_or(TokenizerError::MissingKey {
         key: key::MERGES,
         needed_for: "text is encoded by merge rank",
@@ -45,81 +44,29 @@ fn build(vocab: &Vocab, parts: &TokenizerParts) -> Result<Box<dyn TextModel>, To
             expected: "false: nothing is put before the text",
         });
     }
-    Ok(Box::new(Gemma4 { merges: MergeTable::new(vocab, merges)?, unknown: parts.unknown }))
+    Ok(Box::new(Gemma4 { merges: MergeTable::new(vocab, merges, notes)?, unknown: parts.unknown }))
 }
 
 impl TextModel for Gemma4 {
     fn encode(&self, vocab: &Vocab, text: &str, out: &mut Vec<u32>) -> Result<(), TokenizerError> {
-        if text.len() > MAX_TEXT {
-            return Err(TokenizerError::TextTooLong { found: text.len(), max: MAX_TEXT });
-        }
+        characters::check_length(text)?;
+        let mut out = Fallback::new(vocab, self.unknown, out);
         let mut merger = Merger::default();
-        let mut last_unknown = false;
         for run in newline_runs(text) {
-            if run.starts_with('\n')
-                && let Some(id) = vocab.mergeable_id(run)
-            {
-                out.push(id);
-                last_unknown = false;
-                continue;
-            }
-            merger.clear();
-            let mut utf8 = [0; 4];
-            for c in run.chars() {
-                let c = if c == ' ' { SPACE } else { c };
-                let token = vocab.mergeable_id(c.encode_utf8(&mut utf8));
-                merger.push(token.map_or(Symbol::Char(c), Symbol::Token));
-            }
-            for symbol in merger.run(&self.merges) {
-                match symbol {
-                    Symbol::Token(id) => {
-                        out.push(id);
-                        last_unknown = false;
-                    }
-                    Symbol::Char(c) => self.fall_back(vocab, c, &mut last_unknown, out)?,
-                    Symbol::Joined => {}
-                }
+            match vocab.mergeable_id(run).filter(|_| run.starts_with('\n')) {
+                Some(id) => out.token(id),
+                None => characters::merge(vocab, &self.merges, &mut merger, run, &mut out)?,
             }
         }
         Ok(())
     }
 
     fn token_bytes(&self, vocab: &Vocab, id: u32, out: &mut Vec<u8>) {
-        let Some(piece) = vocab.piece(id) else { return };
-        match vocab.byte_of(id) {
-            Some(byte) => out.push(byte),
-            None if piece.text.contains(SPACE) => {
-                out.extend_from_slice(piece.text.replace(SPACE, " ").as_bytes());
-            }
-            None => out.extend_from_slice(piece.text.as_bytes()),
-        }
+        characters::token_bytes(vocab, id, out);
     }
-}
 
-impl Gemma4 {
-    /// Appends what stands for a character without a token.
-    fn fall_back(
-        &self,
-        vocab: &Vocab,
-        c: char,
-        last_unknown: &mut bool,
-        out: &mut Vec<u32>,
-    ) -> Result<(), TokenizerError> {
-        let before = out.len();
-        for &byte in c.encode_utf8(&mut [0; 4]).as_bytes() {
-            let Some(id) = vocab.byte_id(byte) else {
-                out.truncate(before);
-                let unknown = self.unknown.ok_or(TokenizerError::Unencodable { found: c })?;
-                if !*last_unknown {
-                    out.push(unknown);
-                }
-                *last_unknown = true;
-                return Ok(());
-            };
-            out.push(id);
-        }
-        *last_unknown = false;
-        Ok(())
+    fn add_bos(&self) -> bool {
+        true
     }
 }
 

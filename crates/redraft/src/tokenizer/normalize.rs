@@ -1,0 +1,105 @@
+//! What happens to a text before it is split: nothing, or Unicode's canonical composition (NFC).
+//!
+//! GGUF files do not say. What counts, in this order: what the caller asks for; the model's own `tokenizer.json`
+//! where the file carries it whole; and, for vocabularies that are known, what their `tokenizer.json` says. A
+//! vocabulary is recognised by one token at its place, not by its `pre`: that names a way of splitting, which
+//! models without the normaliser use too. (llama.cpp never normalises, so that it gives decomposed text other
+//! tokens than the model was trained on.)
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
+
+use super::vocab::Vocab;
+
+/// How text is normalised before it is split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Normalizer {
+    /// Not at all.
+    #[default]
+    None,
+    /// Canonical composition: `e` and a combining acute accent become `é`.
+    Nfc,
+}
+
+/// Vocabularies whose `tokenizer.json` says NFC: the `pre` of their files, a token, and its id.
+const NFC_VOCABULARIES: &[(&str, &str, u32)] = &[
+    // Qwen 2, 2.5 and 3; also Dream, RND1 and SDAR, which were made from them.
+    ("qwen2", "<|endoftext|>", 151_643),
+    // Qwen 3.5.
+    ("qwen35", "<|endoftext|>", 248_044),
+    // GPT-NeoX, with the splits of two of its users.
+    ("mpt", "<|padding|>", 1),
+    ("olmo", "<|padding|>", 1),
+];
+
+impl Normalizer {
+    /// The normaliser of a vocabulary that is known; none for others.
+    pub(crate) fn of_vocabulary(pre: &str, vocab: &Vocab) -> Normalizer {
+        let known = NFC_VOCABULARIES.iter().any(|&(p, text, id)| p == pre && vocab.id(text) == Some(id));
+        if known { Normalizer::Nfc } else { Normalizer::None }
+    }
+
+    /// The normaliser that a `tokenizer.json` states; `None` when it is no such file or states another one.
+    pub(crate) fn of_tokenizer_json(json: &str) -> Option<Normalizer> {
+        #[derive(Deserialize)]
+        struct File {
+            normalizer: Option<Stated>,
+        }
+        #[derive(Deserialize)]
+        struct Stated {
+            r#type: String,
+            #[serde(default)]
+            normalizers: Vec<Stated>,
+        }
+        fn of(stated: &Stated) -> Option<Normalizer> {
+            match (stated.r#type.as_str(), stated.normalizers.as_slice()) {
+                ("NFC", _) => Some(Normalizer::Nfc),
+                ("Sequence", []) => Some(Normalizer::None),
+                ("Sequence", [one]) => of(one),
+                _ => None,
+            }
+        }
+        let file: File = serde_json::from_str(json).ok()?;
+        file.normalizer.as_ref().map_or(Some(Normalizer::None), of)
+    }
+
+    /// The text in normal form.
+    pub(crate) fn apply(self, text: &str) -> Cow<'_, str> {
+        match self {
+            Normalizer::Nfc if is_nfc_quick(text.chars()) != IsNormalized::Yes => text.nfc().collect(),
+            _ => Cow::Borrowed(text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn composes_what_is_decomposed() {
+        assert_eq!(Normalizer::Nfc.apply("cafe\u{301} \u{1100}\u{1161}"), "café 가");
+        assert_eq!(Normalizer::None.apply("cafe\u{301}"), "cafe\u{301}");
+        assert!(matches!(Normalizer::Nfc.apply("café"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn a_tokenizer_json_states_it() {
+        for (json, expected) in [
+            (r#"{"normalizer": {"type": "NFC"}, "model": {"vocab": {"a": 0}}}"#, Some(Normalizer::Nfc)),
+            (r#"{"normalizer": null}"#, Some(Normalizer::None)),
+            (r#"{"model": {}}"#, Some(Normalizer::None)),
+            (r#"{"normalizer": {"type": "Sequence", "normalizers": []}}"#, Some(Normalizer::None)),
+            (
+                r#"{"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}]}}"#,
+                Some(Normalizer::Nfc),
+            ),
+            (r#"{"normalizer": {"type": "Lowercase"}}"#, None),
+            ("", None),
+        ] {
+            assert_eq!(Normalizer::of_tokenizer_json(json), expected, "{json}");
+        }
+    }
+}
