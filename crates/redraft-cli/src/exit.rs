@@ -2,6 +2,7 @@
 
 use redraft::Error;
 use redraft::compute::ComputeError;
+use redraft::gguf::GgufError;
 use redraft::synth::SynthError;
 
 use crate::out::StdoutClosed;
@@ -56,9 +57,13 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
         Some(SynthError::Interrupted) => return Some(Exit::Interrupted),
         _ => {}
     }
+    if let Some(GgufError::Memory { .. }) = cause.downcast_ref() {
+        return Some(Exit::Machine);
+    }
     match cause.downcast_ref::<Error>()? {
         Error::Interrupted => Some(Exit::Interrupted),
         Error::Compute(e) => of_compute(e),
+        Error::Gguf(GgufError::Memory { .. }) => Some(Exit::Machine),
         _ => None,
     }
 }
@@ -96,6 +101,7 @@ mod tests {
     #[test]
     fn errors_have_codes() {
         let out_of_memory = ComputeError::OutOfMemory { what: "x".into(), bytes: 9 };
+        let no_memory = || GgufError::Memory { path: "f".into(), needed: 2, available: 1, refused: None };
         let full = io::Error::from(io::ErrorKind::StorageFull);
         let missing = io::Error::from(io::ErrorKind::NotFound);
         let cases = [
@@ -105,6 +111,8 @@ mod tests {
             (Error::Io { path: "f".into(), source: full }.into(), 3),
             (Error::Io { path: "f".into(), source: missing }.into(), 2),
             (StdoutClosed.into(), 0),
+            (Error::Gguf(no_memory()).into(), 3),
+            (no_memory().into(), 3),
         ];
         for (error, code) in cases {
             let error = Err::<(), _>(error).context("while trying").unwrap_err();

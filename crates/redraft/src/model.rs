@@ -135,10 +135,15 @@ impl Model {
         &self.unused
     }
 
-    /// SHA-256 of everything before the tensor data, in hexadecimal.
+    /// SHA-256 of everything before the tensor data, in hexadecimal; of a split model, of that part of all
+    /// files, one after another.
     pub fn sha256_header(&self) -> String {
-        let end = usize::try_from(self.gguf.data_offset()).unwrap_or(usize::MAX).min(self.gguf.bytes().len());
-        hex(&Sha256::digest(&self.gguf.bytes()[..end]))
+        let mut sha = Sha256::new();
+        for file in self.gguf.files() {
+            let end = usize::try_from(file.data_offset).unwrap_or(usize::MAX).min(file.bytes.len());
+            sha.update(&file.bytes[..end]);
+        }
+        hex(&sha.finalize())
     }
 
     /// Bytes of tensor data.
@@ -146,20 +151,28 @@ impl Model {
         self.weights.iter().map(|w| w.bytes.len() as u64).sum()
     }
 
-    /// Reads every page of a mapped file once, so that the first pass does not wait for the disk. `progress`
+    /// Reads every page of mapped files once, so that the first pass does not wait for the disk. `progress`
     /// gets bytes done and bytes in all, and stops the reading by returning `false`.
-    pub fn warm_up(&self, progress: &mut dyn FnMut(u64, u64) -> bool) {
+    ///
+    /// # Errors
+    /// [`Error::Gguf`] when a file is cut short meanwhile.
+    pub fn warm_up(&self, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<(), Error> {
         const CHUNK: usize = 64 << 20;
-        let bytes = self.gguf.bytes();
+        let files = || self.gguf.files().iter().filter(|f| f.bytes.is_mapped());
+        let total = files().map(|f| f.bytes.len() as u64).sum();
         let mut done = 0u64;
-        for chunk in bytes.chunks(CHUNK) {
-            let touched = chunk.iter().step_by(4096).fold(0u8, |a, &b| a ^ b);
-            std::hint::black_box(touched);
-            done += chunk.len() as u64;
-            if !progress(done, bytes.len() as u64) {
-                return;
+        for file in files() {
+            for chunk in file.bytes.chunks(CHUNK) {
+                let touched = chunk.iter().step_by(4096).fold(0u8, |a, &b| a ^ b);
+                std::hint::black_box(touched);
+                file.bytes.check()?;
+                done += chunk.len() as u64;
+                if !progress(done, total) {
+                    return Ok(());
+                }
             }
         }
+        Ok(())
     }
 
     /// A new, empty sequence.

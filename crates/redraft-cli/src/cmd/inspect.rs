@@ -93,7 +93,7 @@ struct Tensor {
 
 /// Runs the command.
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
-    let gguf = open_file(&args.file)?;
+    let gguf = open_file(&args.file, out)?;
     let report = inspect(&args.file, &gguf, args.full);
     if out.json {
         out.object(&report)?

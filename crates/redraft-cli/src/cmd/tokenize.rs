@@ -76,7 +76,7 @@ struct Tokens {
 
 /// Runs `tokenize`.
 pub(crate) fn tokenize(args: &TokenizeArgs, out: Out) -> anyhow::Result<Exit> {
-    let tokenizer = tokenizer(args.model.as_deref())?;
+    let tokenizer = tokenizer(args.model.as_deref(), out)?;
     if let Some(path) = &args.compare {
         return print_comparison(&compare(&tokenizer, path)?, out);
     }
@@ -104,7 +104,7 @@ pub(crate) fn tokenize(args: &TokenizeArgs, out: Out) -> anyhow::Result<Exit> {
 
 /// Runs `detokenize`.
 pub(crate) fn detokenize(args: &DetokenizeArgs, out: Out) -> anyhow::Result<Exit> {
-    let tokenizer = tokenizer(args.model.as_deref())?;
+    let tokenizer = tokenizer(args.model.as_deref(), out)?;
     let list = if args.ids == "-" { read_stdin()? } else { args.ids.clone() };
     let ids = parse_ids(&list)?;
     if let Some(id) = ids.iter().find(|&&id| id as usize >= tokenizer.vocab_len()) {
@@ -120,9 +120,9 @@ pub(crate) fn detokenize(args: &DetokenizeArgs, out: Out) -> anyhow::Result<Exit
 }
 
 /// Reads the vocabulary and nothing else of a model file.
-fn tokenizer(path: Option<&Path>) -> anyhow::Result<Tokenizer> {
+fn tokenizer(path: Option<&Path>, out: Out) -> anyhow::Result<Tokenizer> {
     let Some(path) = path else { return Ok(Tokenizer::clone(crate::model::embedded_model()?.tokenizer())) };
-    Tokenizer::from_gguf(open_file(path)?.metadata()).map_err(|e| about_file(e, path))
+    Tokenizer::from_gguf(open_file(path, out)?.metadata()).map_err(|e| about_file(e, path))
 }
 
 fn tokens(tokenizer: &Tokenizer, ids: &[u32]) -> Vec<Token> {

@@ -75,6 +75,8 @@ pub fn quantize<W: Write>(gguf: &Gguf, recipe: &Recipe, out: W) -> Result<Summar
         }
         data.end_tensor()?;
     }
+    // What was read from a file that became shorter is not what it says.
+    gguf.check()?;
     data.finish()?;
     Ok(Summary { bytes: counted.bytes, types })
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use redraft_gguf::{Bytes, OpenOptions};
+use redraft_gguf::{Bytes, OpenOptions, Shown};
 use safetensors::{Dtype, SafeTensors};
 
 use crate::Error;
@@ -134,11 +134,13 @@ impl TraceFile {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`Error::Gguf`] when it cannot be opened, [`Error::Golden`] when it is no valid safetensors file or
+    /// [`Error::Gguf`] when it cannot be opened or is cut short meanwhile, [`Error::Golden`] when it is no valid safetensors file or
     /// holds an element type that no trace has.
     pub fn open(path: &Path) -> Result<TraceFile, Error> {
         let bytes = Bytes::open(path, &OpenOptions::default())?;
-        TraceFile::parse(&bytes, &path.display().to_string())
+        let file = TraceFile::parse(&bytes, &path.display().to_string());
+        bytes.check()?;
+        file
     }
 
     /// Reads from memory; `name` is for messages.
@@ -152,8 +154,9 @@ impl TraceFile {
         let metadata = header.metadata().iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
         let mut tensors = BTreeMap::new();
         for (key, view) in file.iter() {
-            let data = Elements::read(view.dtype(), view.data())
-                .ok_or_else(|| wrong(format!("tensor {key} has the unsupported type {:?}", view.dtype())))?;
+            let data = Elements::read(view.dtype(), view.data()).ok_or_else(|| {
+                wrong(format!("tensor {} has the unsupported type {:?}", Shown(key), view.dtype()))
+            })?;
             tensors.insert(key.to_string(), Tensor { shape: view.shape().to_vec(), data });
         }
         Ok(TraceFile { tensors, metadata, name: name.to_string() })
