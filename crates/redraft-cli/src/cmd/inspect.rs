@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use redraft::arch::ARCHS;
-use redraft::gguf::{Array, DType, Gguf, Value, codec};
+use redraft::gguf::{Array, DType, Gguf, Shown, Value, codec};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
@@ -21,7 +21,8 @@ const LONGEST: usize = 72;
 
 /// Show what is in a GGUF file: header, metadata, tensors, types, sizes.
 ///
-/// Works on every GGUF file, whether or not redraft can run its architecture.
+/// Works on every GGUF file, whether or not redraft can run its architecture. One file of a split model
+/// (NAME-00001-of-00005.gguf) shows the whole model.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     redraft inspect model.gguf\n  \
@@ -41,6 +42,10 @@ pub(crate) struct Args {
 #[derive(Debug, Serialize)]
 struct Report {
     file: String,
+    /// The files of a split model.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    files: Vec<File>,
+    /// Of all files together.
     bytes: u64,
     version: u32,
     alignment: u64,
@@ -56,6 +61,15 @@ struct Report {
     metadata: Vec<Entry>,
     types: Vec<Type>,
     tensors: Vec<Tensor>,
+}
+
+#[derive(Debug, Serialize)]
+struct File {
+    file: String,
+    bytes: u64,
+    alignment: u64,
+    data_offset: u64,
+    tensors: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -76,7 +90,10 @@ struct Type {
     name: String,
     tensors: usize,
     elements: u64,
+    /// Of a type that is not known, with the padding behind each tensor.
     bytes: u64,
+    /// Whether the size of its blocks is known.
+    known: bool,
     /// Whether this program can compute with it.
     supported: bool,
 }
@@ -87,6 +104,9 @@ struct Tensor {
     #[serde(rename = "type")]
     dtype: String,
     shape: Vec<u64>,
+    /// Which file of a split model has the data, counted from 0 as in `files`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<usize>,
     offset: u64,
     bytes: u64,
 }
@@ -114,17 +134,32 @@ fn inspect(path: &Path, gguf: &Gguf, full: bool) -> Report {
             tensors: 0,
             elements: 0,
             bytes: 0,
+            known: t.dtype.info().is_some(),
             supported: codec(t.dtype).is_some(),
         });
         entry.tensors += 1;
-        entry.elements += t.n_elements();
+        // Tensors of an unknown type may claim any shape.
+        entry.elements = entry.elements.saturating_add(t.n_elements());
         entry.bytes += t.n_bytes;
     }
-    let (parameters, tensor_bytes) =
-        gguf.tensors().iter().fold((0, 0), |(n, b), t| (n + t.n_elements(), b + t.n_bytes));
+    let parameters = types.values().fold(0u64, |n, t| n.saturating_add(t.elements));
+    let tensor_bytes: u64 = types.values().map(|t| t.bytes).sum();
+    let files: Vec<File> = gguf
+        .files()
+        .iter()
+        .map(|f| File {
+            file: f.path.as_ref().map_or_else(String::new, |p| p.display().to_string()),
+            bytes: f.bytes.len() as u64,
+            alignment: f.alignment,
+            data_offset: f.data_offset,
+            tensors: f.n_tensors,
+        })
+        .collect();
+    let split = files.len() > 1;
     Report {
         file: path.display().to_string(),
-        bytes: gguf.bytes().len() as u64,
+        bytes: files.iter().map(|f| f.bytes).sum(),
+        files: if split { files } else { Vec::new() },
         version: gguf.version(),
         alignment: gguf.alignment(),
         data_offset: gguf.data_offset(),
@@ -144,6 +179,7 @@ fn inspect(path: &Path, gguf: &Gguf, full: bool) -> Report {
                 name: t.name.clone(),
                 dtype: t.dtype.to_string(),
                 shape: t.dims.clone(),
+                file: split.then_some(t.file),
                 offset: t.offset,
                 bytes: t.n_bytes,
             })
@@ -206,12 +242,13 @@ fn array(a: &Array, take: usize) -> Json {
 
 /// The report in words and tables.
 fn text(r: &Report, full: bool) -> String {
+    let name = |s: &str| if full { s.to_string() } else { Shown(s).to_string() };
     let known = match (&r.architecture, r.supported) {
         (None, _) => "not stated".into(),
-        (Some(a), true) => format!("{a} (supported)"),
+        (Some(a), true) => format!("{} (supported)", Shown(a)),
         (Some(a), false) => {
             let names: Vec<&str> = ARCHS.iter().map(|a| a.name).collect();
-            format!("{a} (not supported; redraft runs {})", names.join(", "))
+            format!("{} (not supported; redraft runs {})", Shown(a), names.join(", "))
         }
     };
     let facts = [
@@ -221,7 +258,7 @@ fn text(r: &Report, full: bool) -> String {
             format!("GGUF version {}, alignment {}, data at {}", r.version, r.alignment, r.data_offset),
         ),
         ("architecture", known),
-        ("name", r.name.clone().unwrap_or_else(|| "not stated".into())),
+        ("name", r.name.as_ref().map_or_else(|| "not stated".into(), |n| Shown(n).to_string())),
         ("type", format!("{}, {:.2} bits per weight", r.file_type, r.bits_per_weight)),
         (
             "parameters",
@@ -229,12 +266,22 @@ fn text(r: &Report, full: bool) -> String {
         ),
     ];
     let mut s = String::new();
-    // One line each: a file's words must not make lines of their own.
-    facts.iter().for_each(|(name, value)| s.push_str(&format!("{name:<13} {}\n", value.replace('\n', "␊"))));
+    facts.iter().for_each(|(name, value)| s.push_str(&format!("{name:<13} {value}\n")));
+
+    if !r.files.is_empty() {
+        s.push_str(&format!("\nfiles ({})\n", r.files.len()));
+        let rows: Vec<Vec<String>> = (1..)
+            .zip(&r.files)
+            .map(|(i, f): (usize, _)| {
+                vec![i.to_string(), f.tensors.to_string(), human_bytes(f.bytes), f.file.clone()]
+            })
+            .collect();
+        s.push_str(&table(&["", "tensors", "size", "file"], &[0, 1, 2], &rows));
+    }
 
     s.push_str(&format!("\nmetadata ({})\n", r.metadata.len()));
     let rows: Vec<Vec<String>> =
-        r.metadata.iter().map(|e| vec![e.key.clone(), e.kind.clone(), shown(e, full)]).collect();
+        r.metadata.iter().map(|e| vec![name(&e.key), e.kind.clone(), shown(e, full)]).collect();
     s.push_str(&table(&["key", "type", "value"], &[], &rows));
 
     s.push_str("\nblock types\n");
@@ -243,7 +290,11 @@ fn text(r: &Report, full: bool) -> String {
         .types
         .iter()
         .map(|t| {
-            let note = if t.supported { "" } else { "cannot be computed with" };
+            let note = match (t.known, t.supported) {
+                (_, true) => "",
+                (true, false) => "cannot be computed with",
+                (false, false) => "not a known type: its sizes are the room up to the next tensor",
+            };
             let numbers =
                 [t.tensors.to_string(), t.elements.to_string(), human_bytes(t.bytes), percent(t.bytes)];
             [vec![t.name.clone()], numbers.to_vec(), vec![note.into()]].concat()
@@ -256,9 +307,16 @@ fn text(r: &Report, full: bool) -> String {
     let rows: Vec<Vec<String>> = r
         .tensors
         .iter()
-        .map(|t| vec![t.name.clone(), t.dtype.clone(), shape(t), human_bytes(t.bytes), t.offset.to_string()])
+        .map(|t| {
+            let mut row =
+                vec![name(&t.name), t.dtype.clone(), shape(t), human_bytes(t.bytes), t.offset.to_string()];
+            row.extend(t.file.map(|f| (f + 1).to_string()));
+            row
+        })
         .collect();
-    s.push_str(&table(&["name", "type", "shape", "size", "offset"], &[3, 4], &rows));
+    let heading = ["name", "type", "shape", "size", "offset", "file"];
+    let columns = if r.files.is_empty() { 5 } else { 6 };
+    s.push_str(&table(&heading[..columns], &[3, 4, 5], &rows));
     s
 }
 

@@ -1,5 +1,6 @@
 //! The program as its users see it: the built binary on tiny models.
 
+mod files;
 mod inspect;
 mod program;
 mod run;
