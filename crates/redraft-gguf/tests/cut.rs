@@ -1,7 +1,11 @@
 //! A file that is cut short while it is mapped and read is an error, not the end of the process.
 
 #![cfg(unix)]
-#![allow(clippy::unwrap_used)] // helpers of tests fail the test
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "helpers of tests; the child speaks to its parent"
+)]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;

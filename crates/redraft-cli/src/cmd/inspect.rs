@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use redraft::arch::ARCHS;
 use redraft::gguf::{Array, DType, Gguf, Shown, Value, codec};
-use serde::Serialize;
-use serde_json::{Value as Json, json};
+use serde::{Serialize, Serializer};
 
 use crate::exit::Exit;
 use crate::model::{file_type, open_file};
@@ -40,7 +39,7 @@ pub(crate) struct Args {
 
 /// What there is to say about a file.
 #[derive(Debug, Serialize)]
-struct Report {
+struct Report<'a> {
     file: String,
     /// The files of a split model.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -58,7 +57,7 @@ struct Report {
     parameters: u64,
     tensor_bytes: u64,
     bits_per_weight: f64,
-    metadata: Vec<Entry>,
+    metadata: Vec<Entry<'a>>,
     types: Vec<Type>,
     tensors: Vec<Tensor>,
 }
@@ -73,15 +72,15 @@ struct File {
 }
 
 #[derive(Debug, Serialize)]
-struct Entry {
-    key: String,
+struct Entry<'a> {
+    key: &'a str,
     #[serde(rename = "type")]
     kind: String,
     /// Number of elements, for arrays.
     #[serde(skip_serializing_if = "Option::is_none")]
     len: Option<usize>,
     /// For arrays without --full, the first elements.
-    value: Json,
+    value: Start<'a, Value>,
 }
 
 #[derive(Debug, Serialize)]
@@ -123,7 +122,7 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn inspect(path: &Path, gguf: &Gguf, full: bool) -> Report {
+fn inspect<'a>(path: &Path, gguf: &'a Gguf, full: bool) -> Report<'a> {
     let meta = gguf.metadata();
     let stated = |key| meta.opt_str(key).ok().flatten().map(str::to_string);
     let architecture = stated("general.architecture");
@@ -187,61 +186,71 @@ fn inspect(path: &Path, gguf: &Gguf, full: bool) -> Report {
     }
 }
 
-fn entry(key: &str, value: &Value, full: bool) -> Entry {
+fn entry<'a>(key: &'a str, value: &'a Value, full: bool) -> Entry<'a> {
     let len = match value {
         Value::Array(a) => Some(a.len()),
         _ => None,
     };
     let take = if full { usize::MAX } else { FIRST };
-    Entry { key: key.to_string(), kind: value.type_name(), len, value: to_json(value, take) }
+    Entry { key, kind: value.type_name(), len, value: Start { of: value, take } }
 }
 
-fn to_json(value: &Value, take: usize) -> Json {
-    match value {
-        Value::U8(x) => json!(x),
-        Value::I8(x) => json!(x),
-        Value::U16(x) => json!(x),
-        Value::I16(x) => json!(x),
-        Value::U32(x) => json!(x),
-        Value::I32(x) => json!(x),
-        Value::F32(x) => float(*x),
-        Value::Bool(x) => json!(x),
-        Value::String(x) => json!(x),
-        Value::Array(a) => array(a, take),
-        Value::U64(x) => json!(x),
-        Value::I64(x) => json!(x),
-        Value::F64(x) => json!(x),
+/// A value with the first elements of its arrays, written without a copy: with --full the arrays of a small file
+/// would otherwise take a hundred times its size.
+#[derive(Debug)]
+struct Start<'a, T> {
+    of: &'a T,
+    take: usize,
+}
+
+impl Serialize for Start<'_, Value> {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        match self.of {
+            Value::U8(x) => x.serialize(s),
+            Value::I8(x) => x.serialize(s),
+            Value::U16(x) => x.serialize(s),
+            Value::I16(x) => x.serialize(s),
+            Value::U32(x) => x.serialize(s),
+            Value::I32(x) => x.serialize(s),
+            Value::F32(x) => float(*x).serialize(s),
+            Value::Bool(x) => x.serialize(s),
+            Value::String(x) => x.serialize(s),
+            Value::Array(of) => Start { of, take: self.take }.serialize(s),
+            Value::U64(x) => x.serialize(s),
+            Value::I64(x) => x.serialize(s),
+            Value::F64(x) => x.serialize(s),
+        }
     }
 }
 
-/// The shortest decimal that stands for an f32, not the digits of its f64.
-fn float(x: f32) -> Json {
-    x.to_string().parse::<f64>().map_or(Json::Null, |x| json!(x))
+impl Serialize for Start<'_, Array> {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        let take = self.take;
+        match self.of {
+            Array::U8(x) => s.collect_seq(x.iter().take(take)),
+            Array::I8(x) => s.collect_seq(x.iter().take(take)),
+            Array::U16(x) => s.collect_seq(x.iter().take(take)),
+            Array::I16(x) => s.collect_seq(x.iter().take(take)),
+            Array::U32(x) => s.collect_seq(x.iter().take(take)),
+            Array::I32(x) => s.collect_seq(x.iter().take(take)),
+            Array::F32(x) => s.collect_seq(x.iter().take(take).map(|x| float(*x))),
+            Array::Bool(x) => s.collect_seq(x.iter().take(take)),
+            Array::Str(x) => s.collect_seq(x.iter().take(take)),
+            Array::Array(x) => s.collect_seq(x.iter().take(take).map(|of| Start { of, take })),
+            Array::U64(x) => s.collect_seq(x.iter().take(take)),
+            Array::I64(x) => s.collect_seq(x.iter().take(take)),
+            Array::F64(x) => s.collect_seq(x.iter().take(take)),
+        }
+    }
 }
 
-fn array(a: &Array, take: usize) -> Json {
-    fn each<'a, T: 'a>(x: &'a [T], take: usize, f: impl Fn(&'a T) -> Json) -> Json {
-        x.iter().take(take).map(f).collect()
-    }
-    match a {
-        Array::U8(x) => each(x, take, |x| json!(x)),
-        Array::I8(x) => each(x, take, |x| json!(x)),
-        Array::U16(x) => each(x, take, |x| json!(x)),
-        Array::I16(x) => each(x, take, |x| json!(x)),
-        Array::U32(x) => each(x, take, |x| json!(x)),
-        Array::I32(x) => each(x, take, |x| json!(x)),
-        Array::F32(x) => each(x, take, |x| float(*x)),
-        Array::Bool(x) => each(x, take, |x| json!(x)),
-        Array::Str(x) => x.iter().take(take).map(|s| json!(s)).collect(),
-        Array::Array(x) => each(x, take, |x| array(x, take)),
-        Array::U64(x) => each(x, take, |x| json!(x)),
-        Array::I64(x) => each(x, take, |x| json!(x)),
-        Array::F64(x) => each(x, take, |x| json!(x)),
-    }
+/// The shortest decimal that stands for an f32, not the digits of its f64; none for what JSON has no number for.
+fn float(x: f32) -> Option<f64> {
+    x.to_string().parse::<f64>().ok().filter(|x| x.is_finite())
 }
 
 /// The report in words and tables.
-fn text(r: &Report, full: bool) -> String {
+fn text(r: &Report<'_>, full: bool) -> String {
     let name = |s: &str| if full { s.to_string() } else { Shown(s).to_string() };
     let known = match (&r.architecture, r.supported) {
         (None, _) => "not stated".into(),
@@ -281,7 +290,7 @@ fn text(r: &Report, full: bool) -> String {
 
     s.push_str(&format!("\nmetadata ({})\n", r.metadata.len()));
     let rows: Vec<Vec<String>> =
-        r.metadata.iter().map(|e| vec![name(&e.key), e.kind.clone(), shown(e, full)]).collect();
+        r.metadata.iter().map(|e| vec![name(e.key), e.kind.clone(), shown(e, full)]).collect();
     s.push_str(&table(&["key", "type", "value"], &[], &rows));
 
     s.push_str("\nblock types\n");
@@ -320,24 +329,37 @@ fn text(r: &Report, full: bool) -> String {
     s
 }
 
-/// A value on one line.
-fn shown(e: &Entry, full: bool) -> String {
-    let text = match &e.value {
-        // Strings look as in JSON, so that their ends and newlines can be seen.
-        Json::Array(a) => {
-            let mut items: Vec<String> = a.iter().map(Json::to_string).collect();
-            if e.len.is_some_and(|n| n > a.len()) {
-                items.push("…".into());
-            }
-            format!("[{}]", items.join(", "))
-        }
-        other => other.to_string(),
-    };
-    if full || text.chars().count() <= LONGEST {
-        return text;
+/// JSON on one line with a space after each comma.
+struct Spaced;
+
+impl serde_json::ser::Formatter for Spaced {
+    fn begin_array_value<W: ?Sized + std::io::Write>(
+        &mut self,
+        out: &mut W,
+        first: bool,
+    ) -> std::io::Result<()> {
+        if first { Ok(()) } else { out.write_all(b", ") }
     }
-    let start: String = text.chars().take(LONGEST).collect();
-    format!("{start}…")
+}
+
+/// A value on one line. Strings look as in JSON, so that their ends and newlines can be seen.
+fn shown(e: &Entry<'_>, full: bool) -> String {
+    let mut text = Vec::new();
+    let mut json = serde_json::Serializer::with_formatter(&mut text, Spaced);
+    e.value.serialize(&mut json).expect("numbers and texts have a form in JSON, and memory takes it");
+    let mut text = String::from_utf8(text).expect("JSON is UTF-8");
+    if e.len.is_some_and(|n| n > e.value.take) {
+        text.truncate(text.len() - 1);
+        text.push_str(", …]");
+    }
+    match text.char_indices().nth(LONGEST) {
+        Some((at, _)) if !full => {
+            text.truncate(at);
+            text.push('…');
+        }
+        _ => {}
+    }
+    text
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! What the program does about files that are damaged, change or do not fit.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::Stdio;
 

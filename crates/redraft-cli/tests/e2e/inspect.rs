@@ -1,5 +1,7 @@
 //! `redraft inspect`.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::path::Path;
 
 use redraft::gguf::{DType, Gguf, GgufWriter, Value};
