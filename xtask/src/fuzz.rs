@@ -13,9 +13,9 @@ const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-l
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares";
 
-/// Arguments of every run: an input that takes longer or more memory than is promised is a find. The memory is
-/// that of the whole process, with libFuzzer's own.
-const LIMITS: [&str; 4] = ["-timeout=2", "-rss_limit_mb=600", "-malloc_limit_mb=100", "-max_len=1048576"];
+/// Arguments of every run: an input that takes much longer or more memory than is promised is a find. The memory
+/// is that of the whole process, with libFuzzer's own.
+const LIMITS: [&str; 3] = ["-timeout=2", "-rss_limit_mb=256", "-max_len=1048576"];
 
 /// The machine's own platform. With it named, the flags do not apply to build scripts and macros.
 fn host() -> Result<String> {

@@ -78,6 +78,9 @@ fn of_compute(e: &ComputeError) -> Option<Exit> {
     }
 }
 
+/// Characters of a line of a message. What an error quotes may be as long as the file that it is from.
+const LONGEST_LINE: usize = 1000;
+
 /// The error and its causes in one line; a cause that its predecessor already tells is left out.
 pub(crate) fn message(error: &anyhow::Error) -> String {
     let mut parts: Vec<String> = Vec::new();
@@ -87,7 +90,11 @@ pub(crate) fn message(error: &anyhow::Error) -> String {
             parts.push(text);
         }
     }
-    parts.join(": ")
+    let cut = |line: &str| match line.char_indices().nth(LONGEST_LINE) {
+        Some((at, _)) => format!("{}… ({} bytes)", &line[..at], line.len()),
+        None => line.to_owned(),
+    };
+    parts.join(": ").lines().map(cut).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -118,6 +125,13 @@ mod tests {
             let error = Err::<(), _>(error).context("while trying").unwrap_err();
             assert_eq!(Exit::of(&error).code(), code, "{error:?}");
         }
+    }
+
+    #[test]
+    fn a_long_line_is_cut() {
+        let e = anyhow::anyhow!("short\n{}\nshort", "é".repeat(5000));
+        let want = format!("short\n{}… (10000 bytes)\nshort", "é".repeat(LONGEST_LINE));
+        assert_eq!(message(&e), want);
     }
 
     #[test]

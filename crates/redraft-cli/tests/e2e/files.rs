@@ -78,3 +78,26 @@ fn a_cut_file_leaves_the_terminal_in_order() {
     let seen = String::from_utf8_lossy(&seen);
     assert!(seen.rfind("\x1b[?25h") > seen.rfind("\x1b[?25l"), "the cursor comes back");
 }
+
+/// A file with a hole of terabytes takes no disk.
+#[test]
+fn a_file_that_does_not_fit_into_memory_ends_with_3() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("huge.gguf");
+    std::fs::copy(mini(), &path).unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    if file.set_len(8 << 40).is_err() {
+        return; // a file system with smaller files
+    }
+    let name = path.display().to_string();
+    let done = redraft(&["run", "-m", &name, "--no-mmap", "-n", "16", "Hello"]);
+    assert_eq!(done.code, Some(3), "{}", done.err);
+    assert!(
+        done.err.contains("does not fit into memory: reading it takes 8796093022208 bytes"),
+        "{}",
+        done.err
+    );
+    // Mapped, only what is needed is touched.
+    let done = redraft(&["inspect", &name]);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+}
