@@ -28,15 +28,15 @@ pub struct Target {
 
 /// All targets. Inputs beside the corpus are listed in `seeds.txt`.
 pub const TARGETS: &[Target] = &[
-    Target { name: "gguf", run: gguf, mutations: 100_000 },
-    Target { name: "metadata", run: metadata, mutations: 100_000 },
-    Target { name: "model", run: model, mutations: 600 },
-    Target { name: "codecs", run: codecs, mutations: 50_000 },
-    Target { name: "tokenizer", run: tokenizer, mutations: 20_000 },
+    Target { name: "gguf", run: gguf, mutations: 300_000 },
+    Target { name: "metadata", run: metadata, mutations: 300_000 },
+    Target { name: "model", run: model, mutations: 15_000 },
+    Target { name: "codecs", run: codecs, mutations: 80_000 },
+    Target { name: "tokenizer", run: tokenizer, mutations: 50_000 },
     Target { name: "text", run: text, mutations: 50_000 },
-    Target { name: "template", run: template, mutations: 2_000 },
-    Target { name: "trace", run: trace, mutations: 100_000 },
-    Target { name: "split_name", run: split_name, mutations: 100_000 },
+    Target { name: "template", run: template, mutations: 6_000 },
+    Target { name: "trace", run: trace, mutations: 300_000 },
+    Target { name: "split_name", run: split_name, mutations: 200_000 },
 ];
 
 /// A whole GGUF file: header, metadata, tensor table, and the data of every type that can be decoded.

@@ -15,7 +15,7 @@ const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-l
 
 /// Arguments of every run: an input that takes much longer or more memory than is promised is a find. The memory
 /// is that of the whole process, with libFuzzer's own.
-const LIMITS: [&str; 3] = ["-timeout=2", "-rss_limit_mb=256", "-max_len=1048576"];
+const LIMITS: [&str; 3] = ["-timeout=2", "-rss_limit_mb=512", "-max_len=1048576"];
 
 /// The machine's own platform. With it named, the flags do not apply to build scripts and macros.
 fn host() -> Result<String> {
