@@ -118,7 +118,7 @@ pub(crate) fn open(path: &Path, opts: &OpenOptions) -> Result<Gguf, GgufError> {
     }
     if !opts.mmap {
         // Together, so that reading does not fail at the last of many gigabytes.
-        memory::check(path, total - opened.bytes.len() as u64, None)?;
+        memory::check(path, total.saturating_sub(opened.bytes.len() as u64), None)?;
     }
 
     let mut opened = Some(opened);

@@ -62,6 +62,9 @@ fn save(dir: &Path, parts: &[Part]) {
     }
 }
 
+/// What is wrong, the number of the file that is opened, how to make it wrong, and what is said.
+type Case = (&'static str, usize, fn(&mut [Part; 3]), &'static str);
+
 /// What is said when the file `no` of the parts after `change` is opened.
 fn error(no: usize, change: fn(&mut [Part; 3])) -> String {
     let dir = tempfile::tempdir().unwrap();
@@ -121,7 +124,7 @@ fn a_model_in_one_file_may_have_any_name() {
 
 #[test]
 fn what_does_not_belong_is_named() {
-    let cases: [(&str, usize, fn(&mut [Part; 3]), &str); 10] = [
+    let cases: [Case; 10] = [
         (
             "a copy under another number",
             0,
