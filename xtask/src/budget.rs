@@ -36,7 +36,7 @@ fn without_tests(text: &str) -> &str {
 pub(crate) fn check() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask stands in the workspace")?;
     let mut files = Vec::new();
-    for dir in ["crates", "xtask"] {
+    for dir in ["crates", "xtask", "fuzz/src", "fuzz/fuzz_targets"] {
         rust_files(&root.join(dir), &mut files)?;
     }
     files.sort();

@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, reason = "a developer tool that reports on the terminal")]
 
 mod budget;
+mod fuzz;
 mod steps;
 
 use anyhow::{Result, bail};
@@ -11,13 +12,16 @@ const HELP: &str = "usage: cargo xtask TASK
 
   ci       all checks: format, lints, budgets, tests, docs, goldens, emulated aarch64
   budget   line budgets of source files, and names that must not leave their files
+  fuzz     TARGET [LIBFUZZER-ARGUMENT]...: builds and runs a fuzz target, see fuzz/README.md
 
 REDRAFT_CI=1 makes a step that cannot run here a failure instead of a line in the summary.";
 
 fn main() -> Result<()> {
+    let args: Vec<String> = std::env::args().skip(2).collect();
     match std::env::args().nth(1).as_deref() {
         Some("ci") => steps::ci(),
         Some("budget") => budget::check(),
+        Some("fuzz") => fuzz::fuzz(&args),
         _ => bail!("{HELP}"),
     }
 }

@@ -34,7 +34,7 @@ impl Summary {
 }
 
 /// Runs a command and fails with its own words.
-fn run(program: &str, args: &[&str], env: &[(&str, &str)]) -> Result<()> {
+pub(crate) fn run(program: &str, args: &[&str], env: &[(&str, &str)]) -> Result<()> {
     println!("$ {program} {}", args.join(" "));
     let status = Command::new(program)
         .args(args)

@@ -2,6 +2,7 @@
 
 use redraft::Error;
 use redraft::compute::ComputeError;
+use redraft::gguf::GgufError;
 use redraft::synth::SynthError;
 
 use crate::out::StdoutClosed;
@@ -56,9 +57,13 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
         Some(SynthError::Interrupted) => return Some(Exit::Interrupted),
         _ => {}
     }
+    if let Some(GgufError::Memory { .. }) = cause.downcast_ref() {
+        return Some(Exit::Machine);
+    }
     match cause.downcast_ref::<Error>()? {
         Error::Interrupted => Some(Exit::Interrupted),
         Error::Compute(e) => of_compute(e),
+        Error::Gguf(GgufError::Memory { .. }) => Some(Exit::Machine),
         _ => None,
     }
 }
@@ -73,6 +78,9 @@ fn of_compute(e: &ComputeError) -> Option<Exit> {
     }
 }
 
+/// Characters of a line of a message. What an error quotes may be as long as the file that it is from.
+const LONGEST_LINE: usize = 1000;
+
 /// The error and its causes in one line; a cause that its predecessor already tells is left out.
 pub(crate) fn message(error: &anyhow::Error) -> String {
     let mut parts: Vec<String> = Vec::new();
@@ -82,7 +90,11 @@ pub(crate) fn message(error: &anyhow::Error) -> String {
             parts.push(text);
         }
     }
-    parts.join(": ")
+    let cut = |line: &str| match line.char_indices().nth(LONGEST_LINE) {
+        Some((at, _)) => format!("{}… ({} bytes)", &line[..at], line.len()),
+        None => line.to_owned(),
+    };
+    parts.join(": ").lines().map(cut).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -96,6 +108,7 @@ mod tests {
     #[test]
     fn errors_have_codes() {
         let out_of_memory = ComputeError::OutOfMemory { what: "x".into(), bytes: 9 };
+        let no_memory = || GgufError::Memory { path: "f".into(), needed: 2, available: 1, refused: None };
         let full = io::Error::from(io::ErrorKind::StorageFull);
         let missing = io::Error::from(io::ErrorKind::NotFound);
         let cases = [
@@ -105,11 +118,20 @@ mod tests {
             (Error::Io { path: "f".into(), source: full }.into(), 3),
             (Error::Io { path: "f".into(), source: missing }.into(), 2),
             (StdoutClosed.into(), 0),
+            (Error::Gguf(no_memory()).into(), 3),
+            (no_memory().into(), 3),
         ];
         for (error, code) in cases {
             let error = Err::<(), _>(error).context("while trying").unwrap_err();
             assert_eq!(Exit::of(&error).code(), code, "{error:?}");
         }
+    }
+
+    #[test]
+    fn a_long_line_is_cut() {
+        let e = anyhow::anyhow!("short\n{}\nshort", "é".repeat(5000));
+        let want = format!("short\n{}… (10000 bytes)\nshort", "é".repeat(LONGEST_LINE));
+        assert_eq!(message(&e), want);
     }
 
     #[test]

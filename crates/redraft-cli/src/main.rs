@@ -24,6 +24,9 @@ fn main() -> ExitCode {
         Err(e) => return usage(&e),
     };
     let out = Out::new(cli.json, cli.verbose, cli.quiet);
+    if let Err(e) = redraft::gguf::guard_maps() {
+        out.warn(&format!("a model file that is cut short while it is in use will end this program: {e}"));
+    }
     let done = match cli.command {
         _ if cli.version => version::print(out),
         None => Err(anyhow::anyhow!("there is no command: `redraft --help` lists them")),

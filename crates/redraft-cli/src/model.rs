@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use redraft::compute::Precision;
-use redraft::gguf::{DType, Gguf, OpenOptions};
+use redraft::gguf::{DType, Gguf, OpenOptions, Shown};
 use redraft::receipt::ModelDigests;
 use redraft::{Error, LoadOptions, Model};
 use serde::Serialize;
@@ -39,11 +39,12 @@ pub(crate) fn open(
     let model = match &args.model {
         None => embedded(&options)?,
         Some(path) => {
-            let size = std::fs::metadata(path).map_or(0, |m| m.len());
             let what = path.file_name().map_or_else(|| "model".into(), |n| n.to_string_lossy().into_owned());
             refuse_special(path, "a GGUF file")?;
             let model = Model::open(path, &options).map_err(|e| about_file(e, path))?;
-            if options.mmap && (size > 1 << 30 || out.verbose > 0) {
+            note_refused_maps(model.gguf(), out);
+            let size = mapped_bytes(model.gguf());
+            if size > 1 << 30 || (size > 0 && out.verbose > 0) {
                 read_ahead(&model, &what, size, stop, out)?;
             }
             model
@@ -53,13 +54,14 @@ pub(crate) fn open(
         out.warn(note);
     }
     if !model.unused_tensors().is_empty() {
-        out.note(&format!("not used by {}: {}", model.arch().name, model.unused_tensors().join(", ")));
+        let unused: Vec<String> = model.unused_tensors().iter().map(|t| Shown(t).to_string()).collect();
+        out.note(&format!("not used by {}: {}", model.arch().name, unused.join(", ")));
     }
     let load = start.elapsed();
     let c = model.backend().capabilities();
     out.note(&format!(
         "model {} ({}, {}, {} of weights), backend {} ({}, {} threads), loaded in {:.2} s",
-        model.name(),
+        Shown(model.name()),
         model.arch().name,
         file_type(model.gguf()),
         human_bytes(model.weights_bytes()),
@@ -71,17 +73,32 @@ pub(crate) fn open(
     Ok(Loaded { model, load })
 }
 
-/// Reads all pages of the file, so that the first pass does not wait for the disk.
+/// Bytes of the files that are mapped.
+fn mapped_bytes(gguf: &Gguf) -> u64 {
+    gguf.files().iter().filter(|f| f.bytes.is_mapped()).map(|f| f.bytes.len() as u64).sum()
+}
+
+/// Says which files had to be read because they could not be mapped.
+fn note_refused_maps(gguf: &Gguf, out: Out) {
+    for file in gguf.files() {
+        if let (Some(why), Some(path)) = (file.bytes.map_refused(), &file.path) {
+            let size = human_bytes(file.bytes.len() as u64);
+            out.note(&format!("{} cannot be mapped ({why}): read into memory, {size}", path.display()));
+        }
+    }
+}
+
+/// Reads all pages of the files, so that the first pass does not wait for the disk.
 fn read_ahead(model: &Model, what: &str, size: u64, stop: &AtomicBool, out: Out) -> anyhow::Result<()> {
     with_bar(&format!("reading {what}"), size, stop, out, |progress| model.warm_up(progress))
 }
 
-/// The digests of a model's file for a receipt, with a progress bar where that takes a while.
+/// The digests of a model's files for a receipt, with a progress bar where that takes a while.
 ///
 /// # Errors
 /// [`Error::Interrupted`] when `stop` is set meanwhile.
 pub(crate) fn digests(model: &Model, stop: &AtomicBool, out: Out) -> anyhow::Result<ModelDigests> {
-    let size = model.gguf().bytes().len() as u64;
+    let size = model.file_bytes();
     with_bar("hashing the model", size, stop, out, |progress| ModelDigests::of(model, progress))
 }
 
@@ -122,9 +139,11 @@ pub(crate) fn embedded_model() -> anyhow::Result<Model> {
 ///
 /// # Errors
 /// Those of the reader, with the file's name.
-pub(crate) fn open_file(path: &Path) -> anyhow::Result<Gguf> {
+pub(crate) fn open_file(path: &Path, out: Out) -> anyhow::Result<Gguf> {
     refuse_special(path, "a GGUF file")?;
-    Gguf::open(path, &OpenOptions::default()).map_err(|e| about_file(e, path))
+    let gguf = Gguf::open(path, &OpenOptions::default()).map_err(|e| about_file(e, path))?;
+    note_refused_maps(&gguf, out);
+    Ok(gguf)
 }
 
 /// What a system says about a folder that is mapped as a file helps nobody, and a device may never end.

@@ -54,9 +54,24 @@ pub enum ComputeError {
         /// Number of entries.
         limit: usize,
     },
-    /// A NaN or an infinity came out of an op.
+    /// A weight holds a NaN or an infinity, and an op met it.
     #[error(
-        "{value} in {tap} (op {op}, row {row}, column {col}): the weights or the inputs of this layer are damaged"
+        "tensor {weight} is damaged: {value} at [matrix, row, column] = {at:?} (met in {tap}); get the file again"
+    )]
+    DamagedWeight {
+        /// Tensor name.
+        weight: String,
+        /// `NaN` or `infinity`.
+        value: &'static str,
+        /// The first such element.
+        at: [usize; 3],
+        /// Tap in which it was met, with layer.
+        tap: String,
+    },
+    /// A NaN or an infinity came out of an op whose weights are finite.
+    #[error(
+        "{value} in {tap} (op {op}, row {row}, column {col}): the weights of this op are finite, so the numbers of \
+         this layer are too large for the precision"
     )]
     NotFinite {
         /// Name of the op.

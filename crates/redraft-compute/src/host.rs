@@ -316,13 +316,16 @@ impl<K: HostKernels> HostBackend<K> {
             self.kernels.run_op(op, &mut cx)?;
             for &v in &outputs {
                 if let Buf::Real(x) = &bufs[v.index()] {
-                    check_finite(x, v.cols()).map_err(|(row, col, value)| ComputeError::NotFinite {
-                        op: op.name(),
-                        tap: program.label(i, v),
-                        layer: program.layer_of(i),
-                        row,
-                        col,
-                        value,
+                    check_finite(x, v.cols()).map_err(|(row, col, value)| {
+                        let tap = program.label(i, v);
+                        damaged_weight(op, &self.weights, &tap).unwrap_or(ComputeError::NotFinite {
+                            op: op.name(),
+                            tap,
+                            layer: program.layer_of(i),
+                            row,
+                            col,
+                            value,
+                        })
                     })?;
                 }
             }
@@ -387,6 +390,15 @@ fn view<R: HostReal>(buf: &Buf<R>) -> TapData<'_> {
         Buf::Int(x) => TapData::I32(x),
         Buf::None => TapData::F32(&[]),
     }
+}
+
+/// The weight that an op got a NaN or an infinity from, if one of its weights holds any.
+fn damaged_weight(op: &Op, weights: &WeightTable, tap: &str) -> Option<ComputeError> {
+    op.weights().into_iter().find_map(|id| {
+        let w = weights.get(id).ok()?;
+        let (at, value) = w.first_not_finite()?;
+        Some(ComputeError::DamagedWeight { weight: w.name.clone(), value, at, tap: tap.to_owned() })
+    })
 }
 
 /// Row, column and kind of the first NaN or infinity.

@@ -366,4 +366,31 @@ impl Op {
             Op::TokenStats(o) => vec![o.logits, o.u],
         }
     }
+
+    /// The weights that the op reads.
+    pub fn weights(&self) -> Vec<WeightId> {
+        match self {
+            Op::Embed(o) => vec![o.table],
+            Op::SoftEmbed(o) => vec![o.table],
+            Op::MatMul(o) => [Some(o.w), o.bias].into_iter().flatten().collect(),
+            Op::RmsNorm(o) => o.weight.into_iter().collect(),
+            Op::Scale(o) => match o.by {
+                Factor::Scalar(w) => vec![w],
+                Factor::Const(_) => vec![],
+            },
+            Op::MoeRoute(o) => o.expert_scale.into_iter().collect(),
+            Op::MoeExperts(o) => match o.gate_up {
+                GateUp::Fused(w) => vec![w, o.down],
+                GateUp::Split { gate, up } => vec![gate, up, o.down],
+            },
+            Op::Add(_)
+            | Op::Glu(_)
+            | Op::Rope(_)
+            | Op::Attention(_)
+            | Op::KvAppend(_)
+            | Op::Softcap(_)
+            | Op::Softmax(_)
+            | Op::TokenStats(_) => vec![],
+        }
+    }
 }

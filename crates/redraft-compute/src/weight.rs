@@ -65,6 +65,18 @@ impl Weight {
         let at = (expert * self.rows + row) * n;
         &self.bytes[at..at + n]
     }
+
+    /// The first NaN or infinity among the decoded elements: where it is, as `[matrix, row, column]`, and which.
+    /// Decodes all of the weight, so it is for explaining a failure.
+    pub fn first_not_finite(&self) -> Option<([usize; 3], &'static str)> {
+        let codec = codec(self.dtype)?;
+        let mut values = vec![0.0; self.cols];
+        (0..self.experts).flat_map(|e| (0..self.rows).map(move |r| (e, r))).find_map(|(expert, row)| {
+            codec.dequantize(self.row(expert, row), &mut values);
+            let col = values.iter().position(|x| !x.is_finite())?;
+            Some(([expert, row, col], if values[col].is_nan() { "NaN" } else { "infinity" }))
+        })
+    }
 }
 
 /// All weights of a model, shared between the model that names them and the backend that reads them.
@@ -101,5 +113,27 @@ impl WeightTable {
 impl std::fmt::Debug for WeightTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "WeightTable({} weights)", self.list.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_damaged_element_is_found_by_its_place() {
+        let mut numbers = [1.0f32; 24];
+        let weight = |numbers: &[f32; 24]| Weight {
+            name: "w".into(),
+            dtype: DType::F32,
+            experts: 2,
+            rows: 3,
+            cols: 4,
+            bytes: Bytes::from(numbers.map(f32::to_le_bytes).as_flattened().to_vec()),
+        };
+        assert_eq!(weight(&numbers).first_not_finite(), None);
+        numbers[23] = f32::NAN;
+        numbers[18] = f32::NEG_INFINITY;
+        assert_eq!(weight(&numbers).first_not_finite(), Some(([1, 1, 2], "infinity")));
     }
 }

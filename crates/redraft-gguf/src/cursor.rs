@@ -4,7 +4,7 @@
 
 use crate::limits::{MAX_ARRAY_DEPTH, MAX_STRING_BYTES, MIN_ARRAY_BYTES, MIN_STRING_BYTES};
 use crate::value::type_id;
-use crate::{Array, GgufError, StrArray, Value};
+use crate::{Array, GgufError, Shown, StrArray, Value};
 
 /// A position in the file; every read is checked against the bytes left.
 pub(crate) struct Cursor<'a> {
@@ -104,7 +104,7 @@ struct Of<'a>(&'a str);
 
 impl std::fmt::Display for Of<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the value of metadata key \"{}\"", self.0)
+        write!(f, "the value of metadata key \"{}\"", Shown(self.0))
     }
 }
 

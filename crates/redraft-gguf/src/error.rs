@@ -5,6 +5,8 @@
 
 use std::path::PathBuf;
 
+use crate::Shown;
+
 /// Everything that can go wrong when a GGUF file is opened, read, queried or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -16,6 +18,128 @@ pub enum GgufError {
         path: PathBuf,
         /// What the operating system said.
         source: std::io::Error,
+    },
+
+    /// A file that has to be read is larger than the memory that is available.
+    #[error(
+        "{} does not fit into memory: reading it takes {needed} bytes ({:.1} GB), {available} bytes ({:.1} GB) \
+         are available; {}",
+        path.display(), *needed as f64 / 1e9, *available as f64 / 1e9, memory_advice(refused.as_deref())
+    )]
+    Memory {
+        /// The file.
+        path: PathBuf,
+        /// Its length in bytes.
+        needed: u64,
+        /// Bytes that are available.
+        available: u64,
+        /// What the system said to mapping the file, where that was tried first.
+        refused: Option<String>,
+    },
+
+    /// A mapped file became shorter while it was in use.
+    #[error(
+        "{} was cut short while it was in use: expected {expected} bytes, found {found}; what was computed from \
+         it meanwhile is void",
+        path.display()
+    )]
+    FileCut {
+        /// The file.
+        path: PathBuf,
+        /// Its length when it was opened.
+        expected: u64,
+        /// Its length now.
+        found: u64,
+    },
+
+    /// A part of a mapped file could not be delivered: the file was cut short for a time, or its disk failed.
+    #[error(
+        "a part of {} could not be read while it was in use (the file was changed, or its disk has an error): \
+         what was computed from it meanwhile is void",
+        path.display()
+    )]
+    FileLost {
+        /// The file.
+        path: PathBuf,
+    },
+
+    /// One file of a split model is no valid GGUF file.
+    #[error("{}: {source}", path.display())]
+    Shard {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: Box<GgufError>,
+    },
+
+    /// A file says that it is one of several, and its name does not say which.
+    #[error(
+        "{} is file {} of {count} of a split model by its metadata: expected a name that ends in \"{expected}\", \
+         so that the others can be found",
+        path.display(), no + 1
+    )]
+    ShardName {
+        /// The file.
+        path: PathBuf,
+        /// `split.no`, counted from 0.
+        no: u16,
+        /// `split.count`.
+        count: u16,
+        /// The end of the name that the metadata ask for.
+        expected: String,
+    },
+
+    /// A file of a split model is not there.
+    #[error("file {} of {count} of a split model is missing: expected {}", no + 1, path.display())]
+    ShardMissing {
+        /// Where it should be.
+        path: PathBuf,
+        /// Its number, counted from 0.
+        no: u16,
+        /// Number of files.
+        count: u16,
+    },
+
+    /// A file does not belong to the split model that its name puts it into.
+    #[error(
+        "{} does not belong to this split model: metadata key \"{}\": expected {expected}, found {found}",
+        path.display(), Shown(key)
+    )]
+    ShardMismatch {
+        /// The file.
+        path: PathBuf,
+        /// The key that says so.
+        key: String,
+        /// What the other files say.
+        expected: String,
+        /// What this file says.
+        found: String,
+    },
+
+    /// Two files of a split model have a tensor of the same name.
+    #[error("tensor \"{}\" occurs twice: in {} and in {}", Shown(tensor), first.display(), second.display())]
+    ShardTensor {
+        /// The tensor.
+        tensor: String,
+        /// The file that has it first.
+        first: PathBuf,
+        /// The file that has it again.
+        second: PathBuf,
+    },
+
+    /// The files of a split model do not have as many tensors together as they say.
+    #[error("the {count} files of the split model {} have {found} tensors together, expected {expected} \
+         (metadata key \"split.tensors.count\"): the files come from different models",
+        path.display())]
+    ShardTensors {
+        /// The file that was opened.
+        path: PathBuf,
+        /// Number of files.
+        count: u16,
+        /// `split.tensors.count`.
+        expected: u64,
+        /// Tensors in all files.
+        found: u64,
     },
 
     /// The output could not be written.
@@ -42,7 +166,8 @@ pub enum GgufError {
 
     /// The file was written for big-endian machines.
     #[error(
-        "big-endian GGUF files are not supported: the version at offset 4 reads {version} in big-endian order"
+        "big-endian GGUF files are not supported: the version at offset 4 reads {version} in big-endian order \
+         (gguf-py's gguf-convert-endian turns the file round)"
     )]
     BigEndian {
         /// The version, read in big-endian order.
@@ -88,7 +213,8 @@ pub enum GgufError {
 
     /// A metadata value has a type number that the format does not define.
     #[error(
-        "metadata key \"{key}\" has an unknown value type at offset {offset}: expected 0 to 12, found {found}"
+        "metadata key \"{}\" has an unknown value type at offset {offset}: expected 0 to 12, found {found}",
+        Shown(key)
     )]
     UnknownValueType {
         /// The key.
@@ -100,7 +226,10 @@ pub enum GgufError {
     },
 
     /// A boolean is neither 0 nor 1.
-    #[error("metadata key \"{key}\" has a bad boolean at offset {offset}: expected 0 or 1, found {found}")]
+    #[error(
+        "metadata key \"{}\" has a bad boolean at offset {offset}: expected 0 or 1, found {found}",
+        Shown(key)
+    )]
     BadBool {
         /// The key.
         key: String,
@@ -111,21 +240,23 @@ pub enum GgufError {
     },
 
     /// A metadata key occurs twice.
-    #[error("metadata key \"{key}\" occurs twice")]
+    #[error("metadata key \"{}\" occurs twice", Shown(key))]
     DuplicateKey {
         /// The key.
         key: String,
     },
 
     /// `general.alignment` cannot be used.
-    #[error("metadata key \"general.alignment\": expected a power of two from 1 to 1048576, found {found}")]
+    #[error(
+        "metadata key \"general.alignment\": expected a power of two or a multiple of 8, at most 1048576, found {found}"
+    )]
     BadAlignment {
         /// The value in the file.
         found: u64,
     },
 
     /// A required metadata key is absent.
-    #[error("metadata key \"{key}\" is missing: expected {expected}")]
+    #[error("metadata key \"{}\" is missing: expected {expected}", Shown(key))]
     MissingKey {
         /// The key.
         key: String,
@@ -134,7 +265,7 @@ pub enum GgufError {
     },
 
     /// A metadata value has another type than the one asked for.
-    #[error("metadata key \"{key}\" has the wrong type: expected {expected}, found {found}")]
+    #[error("metadata key \"{}\" has the wrong type: expected {expected}, found {found}", Shown(key))]
     WrongType {
         /// The key.
         key: String,
@@ -145,7 +276,7 @@ pub enum GgufError {
     },
 
     /// A metadata number does not fit the type asked for.
-    #[error("metadata key \"{key}\" is out of range: expected {expected}, found {found}")]
+    #[error("metadata key \"{}\" is out of range: expected {expected}, found {found}", Shown(key))]
     OutOfRange {
         /// The key.
         key: String,
@@ -156,14 +287,17 @@ pub enum GgufError {
     },
 
     /// A tensor name occurs twice.
-    #[error("tensor \"{tensor}\" occurs twice")]
+    #[error("tensor \"{}\" occurs twice", Shown(tensor))]
     DuplicateTensor {
         /// The tensor.
         tensor: String,
     },
 
     /// The number of elements or bytes of a tensor does not fit into 64 bits.
-    #[error("tensor \"{tensor}\" is too large: the shape {dims:?} has more elements than 64 bits can count")]
+    #[error(
+        "tensor \"{}\" is too large: the shape {dims:?} has more elements than 64 bits can count",
+        Shown(tensor)
+    )]
     ShapeOverflow {
         /// The tensor.
         tensor: String,
@@ -173,7 +307,8 @@ pub enum GgufError {
 
     /// A row of a tensor is not a whole number of blocks.
     #[error(
-        "tensor \"{tensor}\" of type {dtype}: expected rows of a multiple of {expected} elements, found {found}"
+        "tensor \"{}\" of type {dtype}: expected rows of a multiple of {expected} elements, found {found}",
+        Shown(tensor)
     )]
     RowNotBlocks {
         /// The tensor.
@@ -188,7 +323,8 @@ pub enum GgufError {
 
     /// The data of a tensor do not start at a multiple of the alignment.
     #[error(
-        "tensor \"{tensor}\" is misaligned: expected a multiple of {expected} as data offset, found {found}"
+        "tensor \"{}\" is misaligned: expected a multiple of {expected} as data offset, found {found}",
+        Shown(tensor)
     )]
     Misaligned {
         /// The tensor.
@@ -201,7 +337,8 @@ pub enum GgufError {
 
     /// The data of a tensor reach beyond the end of the file.
     #[error(
-        "tensor \"{tensor}\" lies outside the file: {n_bytes} bytes at offset {offset}, expected an end of at most {expected}"
+        "tensor \"{}\" lies outside the file: {n_bytes} bytes at offset {offset}, expected an end of at most {expected}",
+        Shown(tensor)
     )]
     TensorOutOfFile {
         /// The tensor.
@@ -216,7 +353,9 @@ pub enum GgufError {
 
     /// Two tensors share bytes.
     #[error(
-        "tensors \"{first}\" and \"{tensor}\" overlap: expected data from offset {expected} on, found offset {found}"
+        "tensors \"{}\" and \"{}\" overlap: expected data from offset {expected} on, found offset {found}",
+        Shown(first),
+        Shown(tensor)
     )]
     TensorOverlap {
         /// The tensor that starts first.
@@ -230,7 +369,7 @@ pub enum GgufError {
     },
 
     /// A tensor was announced to the writer with a type whose size is unknown.
-    #[error("tensor \"{tensor}\" has {dtype}, whose size is unknown: expected a type of the table")]
+    #[error("tensor \"{}\" has {dtype}, whose size is unknown: expected a type of the table", Shown(tensor))]
     UnknownType {
         /// The tensor.
         tensor: String,
@@ -248,7 +387,10 @@ pub enum GgufError {
     },
 
     /// More or fewer bytes were given to the writer than the tensor has.
-    #[error("tensor \"{tensor}\" has the wrong amount of data: expected {expected} bytes, found {found}")]
+    #[error(
+        "tensor \"{}\" has the wrong amount of data: expected {expected} bytes, found {found}",
+        Shown(tensor)
+    )]
     TensorSize {
         /// The tensor.
         tensor: String,
@@ -257,4 +399,14 @@ pub enum GgufError {
         /// Bytes given so far, the refused ones included.
         found: u64,
     },
+}
+
+/// What helps against too little memory.
+fn memory_advice(refused: Option<&str>) -> String {
+    match refused {
+        None => "leave out --no-mmap, or use a smaller quantization".to_owned(),
+        Some(why) => format!(
+            "the file cannot be mapped instead ({why}): use a smaller quantization, or copy it to another file system"
+        ),
+    }
 }

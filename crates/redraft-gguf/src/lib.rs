@@ -39,7 +39,8 @@
 //! A file is never trusted: sizes are computed with checks, nothing is allocated before the file is known to
 //! have the bytes that fill it, [`limits`] caps what the file length cannot, tensors must lie inside the file
 //! and apart from each other, and no input makes the reader panic. A file with a tensor type of the future
-//! can still be inspected. What remains is the condition of a memory map, see [`OpenOptions::mmap`].
+//! can still be inspected. What remains is the condition of a memory map, see [`OpenOptions::mmap`] and
+//! [`Gguf::check`].
 
 pub mod limits;
 
@@ -47,20 +48,25 @@ mod cursor;
 mod dtype;
 mod error;
 mod map;
+mod memory;
 mod metadata;
 mod quant;
 mod reader;
+mod split;
+mod text;
 mod value;
 mod writer;
 
 pub use dtype::{DTYPES, DType, DTypeInfo};
 pub use error::GgufError;
-pub use map::{Bytes, OpenOptions};
+pub use map::{Bytes, OpenOptions, guard_maps};
 pub use metadata::Metadata;
 pub use quant::{
     BlockCodec, CODECS, Encoder, MAX_BLOCK_LEN, MAX_SUB_BLOCKS, Unpacked, bf16_to_f32, codec, f16_to_f32,
     f32_to_bf16, f32_to_f16,
 };
-pub use reader::{Gguf, TensorInfo};
+pub use reader::{Gguf, GgufFile, TensorInfo};
+pub use split::SplitName;
+pub use text::Shown;
 pub use value::{Array, StrArray, Value};
 pub use writer::{GgufWriter, TensorWriter};

@@ -27,7 +27,7 @@ pub const MAX_DIMS: u32 = 4;
 pub const MAX_ARRAY_DEPTH: u32 = 4;
 
 /// Largest value of `general.alignment` (1 MiB). Real files use 32; a huge alignment would only make
-/// padding of gigabytes.
+/// padding of gigabytes. The format description asks for a multiple of 8, ggml for a power of two; both are read.
 pub const MAX_ALIGNMENT: u64 = 1 << 20;
 
 /// Alignment of a file that does not state one.

@@ -1,25 +1,31 @@
 //! From a file to bytes: shared, immutable, sliceable without copying.
 //!
 //! A model file is mapped into memory where possible, so that weights stay in the page cache and are read
-//! when they are first used. Some file systems refuse mappings, and a mapped file that is cut short by
-//! another program kills the process at the next access; for those cases a file can be read into memory
-//! instead, and nothing above this module sees the difference.
+//! when they are first used. Where a file system refuses maps, or the caller does not want one, the file is
+//! read into memory instead, and nothing above this module sees the difference. A mapped file that another
+//! program cuts short is found by [`Bytes::check`]; see [`guard_maps`] for what protects the time between.
+
+mod guard;
 
 use std::fs::File;
 use std::io::Read;
 use std::ops::{Bound, Deref, RangeBounds};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use memmap2::Mmap;
 
-use crate::GgufError;
+pub use self::guard::guard_maps;
+
+use self::guard::Region;
+use crate::{GgufError, memory};
 
 /// How a file is brought into memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// Map the file (the default) instead of reading all of it. A mapped file must not be changed or cut
-    /// short while it is in use.
+    /// Map the file (the default) instead of reading all of it; it is read all the same where the file system
+    /// refuses ([`Bytes::map_refused`] says so). A mapped file must not be changed while it is in use; one that
+    /// is cut short is found by [`Bytes::check`].
     pub mmap: bool,
 }
 
@@ -51,8 +57,23 @@ pub struct Bytes {
 #[derive(Clone)]
 enum Owner {
     Static(&'static [u8]),
-    Vec(Arc<Vec<u8>>),
-    Map(Arc<Mmap>),
+    Vec(Arc<Loaded>),
+    Map(Arc<Mapped>),
+}
+
+/// Bytes in memory of this process.
+struct Loaded {
+    bytes: Vec<u8>,
+    /// What the system said to mapping the file.
+    refused: Option<String>,
+}
+
+/// A mapped file. The fields are dropped in this order: addresses that are registered belong to the map.
+struct Mapped {
+    region: Region,
+    map: Mmap,
+    file: File,
+    path: PathBuf,
 }
 
 impl Bytes {
@@ -60,10 +81,62 @@ impl Bytes {
     ///
     /// # Errors
     ///
-    /// [`GgufError::Open`] when the file cannot be opened, mapped or read.
+    /// [`GgufError::Open`] when the file cannot be opened or read, [`GgufError::Memory`] when it has to be read
+    /// and is larger than the memory that is available.
     pub fn open(path: &Path, opts: &OpenOptions) -> Result<Bytes, GgufError> {
-        let bytes = if opts.mmap { map(path) } else { read(path) };
-        bytes.map_err(|source| GgufError::Open { path: path.to_path_buf(), source })
+        Bytes::open_with(path, opts, map)
+    }
+
+    /// [`open`](Self::open) with another way to map, for tests.
+    fn open_with(
+        path: &Path,
+        opts: &OpenOptions,
+        map: impl FnOnce(&File) -> std::io::Result<Mmap>,
+    ) -> Result<Bytes, GgufError> {
+        let io = |source| GgufError::Open { path: path.to_path_buf(), source };
+        let file = File::open(path).map_err(io)?;
+        let len = file.metadata().map_err(io)?.len();
+        let mut refused = None;
+        // A map of length zero is an error on some systems; an empty file needs none.
+        if opts.mmap && len > 0 {
+            match map(&file) {
+                Ok(map) => {
+                    let (region, len) = (Region::new(&map), map.len());
+                    let mapped = Mapped { map, region, file, path: path.to_path_buf() };
+                    return Ok(Bytes { start: 0, len, owner: Owner::Map(Arc::new(mapped)) });
+                }
+                Err(e) => refused = Some(e.to_string()),
+            }
+        }
+        memory::check(path, len, refused.as_deref())?;
+        let bytes = read(file, len).map_err(io)?;
+        Ok(Bytes { start: 0, len: bytes.len(), owner: Owner::Vec(Arc::new(Loaded { bytes, refused })) })
+    }
+
+    /// Asks whether all bytes are still there. Bytes of a mapped file are only what they were when this says so
+    /// *after* they were read; it costs one system call.
+    ///
+    /// # Errors
+    ///
+    /// [`GgufError::FileCut`] when the file is shorter than its map, [`GgufError::FileLost`] when a part of it
+    /// could not be delivered.
+    pub fn check(&self) -> Result<(), GgufError> {
+        let Owner::Map(m) = &self.owner else { return Ok(()) };
+        let (path, expected) = (m.path.clone(), m.map.len() as u64);
+        match m.file.metadata() {
+            Ok(now) if now.len() < expected => Err(GgufError::FileCut { path, expected, found: now.len() }),
+            Err(source) => Err(GgufError::Open { path, source }),
+            Ok(_) if m.region.is_damaged() => Err(GgufError::FileLost { path }),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// What the system said when the file should have been mapped and had to be read instead.
+    pub fn map_refused(&self) -> Option<&str> {
+        match &self.owner {
+            Owner::Vec(v) => v.refused.as_deref(),
+            Owner::Static(_) | Owner::Map(_) => None,
+        }
     }
 
     /// The part of the bytes in `range`, sharing the memory; `None` when it reaches beyond the end.
@@ -96,7 +169,7 @@ impl Bytes {
         #[cfg(unix)]
         if let Owner::Map(map) = &self.owner {
             // A hint may be refused; the bytes are then read when they are used.
-            let _ = map.advise_range(memmap2::Advice::WillNeed, self.start, self.len);
+            let _ = map.map.advise_range(memmap2::Advice::WillNeed, self.start, self.len);
         }
     }
 }
@@ -107,8 +180,8 @@ impl Deref for Bytes {
     fn deref(&self) -> &[u8] {
         let all: &[u8] = match &self.owner {
             Owner::Static(s) => s,
-            Owner::Vec(v) => v,
-            Owner::Map(m) => m,
+            Owner::Vec(v) => &v.bytes,
+            Owner::Map(m) => &m.map,
         };
         &all[self.start..self.start + self.len]
     }
@@ -122,7 +195,7 @@ impl AsRef<[u8]> for Bytes {
 
 impl From<Vec<u8>> for Bytes {
     fn from(v: Vec<u8>) -> Bytes {
-        Bytes { start: 0, len: v.len(), owner: Owner::Vec(Arc::new(v)) }
+        Bytes { start: 0, len: v.len(), owner: Owner::Vec(Arc::new(Loaded { bytes: v, refused: None })) }
     }
 }
 
@@ -150,32 +223,25 @@ impl std::fmt::Debug for Bytes {
     }
 }
 
-#[allow(unsafe_code)] // the only place of the crate: mapping a file is unsafe by nature
-fn map(path: &Path) -> std::io::Result<Bytes> {
-    let file = File::open(path)?;
-    // A mapping of length zero is an error on some systems; an empty file needs none.
-    if file.metadata()?.len() == 0 {
-        return read(path);
-    }
+#[allow(unsafe_code)] // mapping a file is unsafe by nature
+fn map(file: &File) -> std::io::Result<Mmap> {
     // SAFETY: the map is read-only and private to this process, and is only handed out as `&[u8]` that
     // borrows from the owner. What remains is the documented condition of `OpenOptions::mmap`: that nobody
-    // changes or cuts short the file meanwhile. Bytes that change under the reader cannot break a Rust
-    // invariant kept here, because text is validated and copied when the header is parsed and tensor data
-    // are plain numbers of which every bit pattern is valid.
-    let map = unsafe { Mmap::map(&file)? };
-    Ok(Bytes { start: 0, len: map.len(), owner: Owner::Map(Arc::new(map)) })
+    // changes the file meanwhile. Bytes that change under the reader cannot break a Rust invariant kept here,
+    // because text is validated and copied when the header is parsed and tensor data are plain numbers of
+    // which every bit pattern is valid.
+    unsafe { Mmap::map(file) }
 }
 
-fn read(path: &Path) -> std::io::Result<Bytes> {
-    let mut file = File::open(path)?;
+fn read(mut file: File, len: u64) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // The exact capacity avoids a doubling copy at the end of a file of many gigabytes; the length is only
     // a hint, so a file without one (a pipe) is read all the same.
-    if let Ok(len) = usize::try_from(file.metadata()?.len()) {
+    if let Ok(len) = usize::try_from(len) {
         bytes.try_reserve_exact(len).map_err(|_| std::io::Error::from(std::io::ErrorKind::OutOfMemory))?;
     }
     file.read_to_end(&mut bytes)?;
-    Ok(Bytes::from(bytes))
+    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -209,6 +275,41 @@ mod tests {
             assert_eq!(&read[..], content);
             assert_eq!(mapped.is_mapped(), !content.is_empty());
         }
+    }
+
+    /// What a file system without maps does.
+    #[test]
+    fn a_file_that_cannot_be_mapped_is_read_and_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        std::fs::write(&path, b"content").unwrap();
+        let refuse = |_: &File| Err(std::io::Error::other("no maps here"));
+        let bytes = Bytes::open_with(&path, &OpenOptions { mmap: true }, refuse).unwrap();
+        assert_eq!((&bytes[..], bytes.is_mapped()), (&b"content"[..], false));
+        assert_eq!(bytes.slice(1..3).unwrap().map_refused(), Some("no maps here"));
+        bytes.check().unwrap();
+        let asked = Bytes::open_with(&path, &OpenOptions { mmap: false }, refuse).unwrap();
+        assert_eq!(asked.map_refused(), None, "nobody tried");
+        assert_eq!(Bytes::open(&path, &OpenOptions::default()).unwrap().map_refused(), None);
+    }
+
+    #[test]
+    fn a_mapped_file_that_became_shorter_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        std::fs::write(&path, vec![1; 10_000]).unwrap();
+        let bytes = Bytes::open(&path, &OpenOptions::default()).unwrap();
+        let part = bytes.slice(5..9).unwrap();
+        part.check().unwrap();
+        let shorter = std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(9_999);
+        if shorter.is_err() {
+            return; // a system that refuses to shorten a mapped file
+        }
+        let e = part.check().unwrap_err();
+        assert!(matches!(e, GgufError::FileCut { expected: 10_000, found: 9_999, .. }), "{e:?}");
+        assert!(e.to_string().starts_with(&path.display().to_string()), "{e}");
+        let grown = std::fs::write(&path, vec![2; 20_000]);
+        assert!(grown.is_ok() && bytes.check().is_ok(), "what was mapped is there again");
     }
 
     #[test]

@@ -13,7 +13,7 @@
 //! bytes that fill it are known to be there.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::cursor::{Cursor, read_value};
@@ -21,14 +21,15 @@ use crate::limits::{
     DEFAULT_ALIGNMENT, MAX_ALIGNMENT, MAX_DIMS, MAX_KEY_BYTES, MAX_TENSOR_NAME_BYTES,
     MIN_METADATA_ENTRY_BYTES, MIN_TENSOR_ENTRY_BYTES,
 };
-use crate::{Bytes, DType, GgufError, Metadata, OpenOptions};
+use crate::{Bytes, DType, GgufError, Metadata, OpenOptions, Shown, split};
 
 pub(crate) const MAGIC: [u8; 4] = *b"GGUF";
 
 /// The key that states the alignment of the tensor data.
 pub(crate) const ALIGNMENT_KEY: &str = "general.alignment";
 
-/// An opened GGUF file: its metadata and tensor table, over shared bytes. Cheap to clone.
+/// An opened GGUF model: the metadata and tensor table of one file, or of the several files of a split model,
+/// over shared bytes. Cheap to clone.
 ///
 /// ```
 /// use redraft_gguf::{DType, Gguf, GgufWriter};
@@ -49,15 +50,40 @@ pub(crate) const ALIGNMENT_KEY: &str = "general.alignment";
 #[derive(Debug, Clone)]
 pub struct Gguf(Arc<Inner>);
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Inner {
-    bytes: Bytes,
-    version: u32,
-    alignment: u64,
-    data_offset: u64,
+    files: Vec<GgufFile>,
     metadata: Metadata,
     tensors: Vec<TensorInfo>,
     index: HashMap<String, usize>,
+}
+
+/// One file of a model.
+#[derive(Debug, Clone)]
+pub struct GgufFile {
+    /// Where it was opened; `None` when it was given as bytes.
+    pub path: Option<PathBuf>,
+    /// The format version: 2 or 3.
+    pub version: u32,
+    /// The alignment of the tensor data in bytes.
+    pub alignment: u64,
+    /// Number of bytes before the tensor data: header, metadata, tensor table and padding.
+    pub data_offset: u64,
+    /// Number of tensors in this file.
+    pub n_tensors: usize,
+    /// All bytes of the file.
+    pub bytes: Bytes,
+}
+
+/// One file as it was read, not yet part of a model.
+#[derive(Debug)]
+pub(crate) struct Parsed {
+    version: u32,
+    alignment: u64,
+    data_offset: u64,
+    pub(crate) bytes: Bytes,
+    pub(crate) metadata: Metadata,
+    pub(crate) tensors: Vec<TensorInfo>,
 }
 
 /// One row of the tensor table.
@@ -69,7 +95,9 @@ pub struct TensorInfo {
     pub dims: Vec<u64>,
     /// The element type.
     pub dtype: DType,
-    /// Where the data start, in bytes from the start of the file.
+    /// Which file of a split model has the data; 0 for a model in one file.
+    pub file: usize,
+    /// Where the data start, in bytes from the start of that file.
     pub offset: u64,
     /// The length of the data in bytes. For a type that the table of types does not have, everything up to
     /// the next tensor or the end of the file, padding included.
@@ -94,37 +122,100 @@ impl TensorInfo {
 }
 
 impl Gguf {
-    /// Opens a file.
+    /// Opens a file. When it is one of the files of a split model, all of them are opened.
     ///
     /// # Errors
     ///
-    /// [`GgufError::Open`] when it cannot be read, any other variant when it is no valid GGUF file.
+    /// [`GgufError::Open`] when a file cannot be read; those that start with `Shard` when the files of a split
+    /// model do not fit together; any other variant when it is no valid GGUF file.
     pub fn open(path: &Path, opts: &OpenOptions) -> Result<Gguf, GgufError> {
-        Gguf::from_bytes(Bytes::open(path, opts)?)
+        let gguf = split::open(path, opts)?;
+        // The header may have been read from a file that was cut short meanwhile.
+        gguf.check()?;
+        Ok(gguf)
     }
 
-    /// Parses a file that is already in memory. The tensor data are not touched.
+    /// Parses a file that is already in memory. The tensor data are not touched. One file of a split model is
+    /// taken for itself.
     ///
     /// # Errors
     ///
     /// The variant of [`GgufError`] that names what is wrong with the file.
     pub fn from_bytes(bytes: Bytes) -> Result<Gguf, GgufError> {
-        parse(bytes).map(|inner| Gguf(Arc::new(inner)))
+        Gguf::of_files(vec![(None, parse(bytes)?)])
     }
 
-    /// The format version: 2 or 3.
+    /// Joins files: metadata in the order of the files, each key as the first file with it has it, then all
+    /// tensors.
+    pub(crate) fn of_files(parsed: Vec<(Option<PathBuf>, Parsed)>) -> Result<Gguf, GgufError> {
+        let mut all = Inner {
+            files: Vec::with_capacity(parsed.len()),
+            metadata: Metadata::new(),
+            tensors: Vec::new(),
+            index: HashMap::new(),
+        };
+        for (file, (path, p)) in parsed.into_iter().enumerate() {
+            let Parsed { version, alignment, data_offset, bytes, metadata, tensors } = p;
+            let n_tensors = tensors.len();
+            all.files.push(GgufFile { path, version, alignment, data_offset, n_tensors, bytes });
+            if file == 0 {
+                all.metadata = metadata;
+                all.tensors = tensors;
+                continue;
+            }
+            for (key, value) in
+                metadata.iter().filter(|(key, _)| !all.metadata.contains(key)).collect::<Vec<_>>()
+            {
+                all.metadata.push(key, value.clone())?;
+            }
+            all.tensors.extend(tensors.into_iter().map(|t| TensorInfo { file, ..t }));
+        }
+        all.index.reserve(all.tensors.len());
+        for (i, t) in all.tensors.iter().enumerate() {
+            if all.index.insert(t.name.clone(), i).is_some() {
+                return Err(GgufError::DuplicateTensor { tensor: t.name.clone() });
+            }
+        }
+        Ok(Gguf(Arc::new(all)))
+    }
+
+    /// Takes keys out of the metadata.
+    pub(crate) fn forget(&mut self, keys: &[&str]) {
+        let inner = Arc::make_mut(&mut self.0);
+        for key in keys {
+            inner.metadata.remove(key);
+        }
+    }
+
+    /// The files of the model, in order; one unless the model is split.
+    pub fn files(&self) -> &[GgufFile] {
+        &self.0.files
+    }
+
+    /// Asks whether all files are still as long as they were. Tensor data of mapped files are only what they
+    /// were when this says so *after* they were read; see [`Bytes::check`].
+    ///
+    /// # Errors
+    ///
+    /// [`GgufError::FileCut`] or [`GgufError::FileLost`].
+    pub fn check(&self) -> Result<(), GgufError> {
+        self.files().iter().try_for_each(|f| f.bytes.check())
+    }
+
+    /// The format version: 2 or 3. Of a split model, that of the first file.
     pub fn version(&self) -> u32 {
-        self.0.version
+        self.0.files[0].version
     }
 
-    /// The alignment of the tensor data in bytes, a power of two.
+    /// The alignment of the tensor data in bytes. Of a split model, that of the first file.
     pub fn alignment(&self) -> u64 {
-        self.0.alignment
+        self.0.files[0].alignment
     }
 
-    /// Number of bytes before the tensor data: header, metadata, tensor table and padding.
+    /// Number of bytes before the tensor data: header, metadata, tensor table and padding. Of a split model,
+    /// that of the first file.
     pub fn data_offset(&self) -> u64 {
-        self.0.data_offset
+        self.0.files[0].data_offset
     }
 
     /// The metadata in the order of the file.
@@ -142,23 +233,25 @@ impl Gguf {
         self.0.index.get(name).map(|&i| &self.0.tensors[i])
     }
 
-    /// The data of a tensor of this file, without a copy.
+    /// The data of a tensor of this model, without a copy.
     ///
     /// # Panics
     ///
-    /// When `t` is not from this file's table and lies outside the file.
+    /// When `t` is not from this model's table and lies outside its files.
     pub fn tensor_bytes(&self, t: &TensorInfo) -> Bytes {
         let range = t.offset as usize..(t.offset + t.n_bytes) as usize;
-        self.0.bytes.slice(range).expect("the table of this file only has tensors inside the file")
+        let slice = self.0.files[t.file].bytes.slice(range);
+        slice.expect("the table of this model only has tensors inside its files")
     }
 
-    /// All bytes of the file.
+    /// All bytes of the file. Of a split model, those of the first file.
     pub fn bytes(&self) -> &Bytes {
-        &self.0.bytes
+        &self.0.files[0].bytes
     }
 }
 
-fn parse(bytes: Bytes) -> Result<Inner, GgufError> {
+/// Reads everything before the tensor data.
+pub(crate) fn parse(bytes: Bytes) -> Result<Parsed, GgufError> {
     let mut c = Cursor::new(&bytes);
     let version = header(&mut c)?;
     let n_tensors = c.u64(&"the number of tensors")?;
@@ -176,13 +269,8 @@ fn parse(bytes: Bytes) -> Result<Inner, GgufError> {
     c.check_count(&"the tensor table", n_tensors, MIN_TENSOR_ENTRY_BYTES)?;
     // Not with the announced capacity: an entry in memory is several times its bytes in the file.
     let mut tensors = Vec::new();
-    let mut index = HashMap::new();
     for i in 0..n_tensors {
-        let t = tensor_entry(&mut c, i)?;
-        if index.insert(t.name.clone(), i as usize).is_some() {
-            return Err(GgufError::DuplicateTensor { tensor: t.name });
-        }
-        tensors.push(t);
+        tensors.push(tensor_entry(&mut c, i)?);
     }
 
     let file_len = bytes.len() as u64;
@@ -192,7 +280,7 @@ fn parse(bytes: Bytes) -> Result<Inner, GgufError> {
         data_offset = data_offset.min(file_len);
     }
     place(&mut tensors, alignment, data_offset, file_len)?;
-    Ok(Inner { version, alignment, data_offset, metadata, tensors, index, bytes })
+    Ok(Parsed { version, alignment, data_offset, bytes, metadata, tensors })
 }
 
 /// Checks magic and version.
@@ -216,9 +304,11 @@ fn alignment(metadata: &Metadata) -> Result<u64, GgufError> {
     Ok(alignment)
 }
 
-/// Accepts the alignments that files may state.
+/// Accepts the alignments that files may state: the format description wants a multiple of 8, ggml a power of
+/// two.
 pub(crate) fn check_alignment(alignment: u64) -> Result<(), GgufError> {
-    if alignment.is_power_of_two() && alignment <= MAX_ALIGNMENT {
+    let legal = alignment.is_power_of_two() || (alignment != 0 && alignment.is_multiple_of(8));
+    if legal && alignment <= MAX_ALIGNMENT {
         Ok(())
     } else {
         Err(GgufError::BadAlignment { found: alignment })
@@ -229,17 +319,17 @@ pub(crate) fn check_alignment(alignment: u64) -> Result<(), GgufError> {
 /// [`place`] knows where the data start.
 fn tensor_entry(c: &mut Cursor<'_>, i: u64) -> Result<TensorInfo, GgufError> {
     let name = c.string(&format_args!("the name of tensor {i}"), MAX_TENSOR_NAME_BYTES)?.to_owned();
-    let what = format_args!("the table entry of tensor \"{name}\"").to_string();
+    let what = format!("the table entry of tensor \"{}\"", Shown(&name));
     let at = c.pos();
     let n_dims = c.u32(&what)?;
     if n_dims > MAX_DIMS {
-        let what = format!("the number of dimensions of tensor \"{name}\"");
+        let what = format!("the number of dimensions of tensor \"{}\"", Shown(&name));
         return Err(GgufError::Limit { what, offset: at, expected: MAX_DIMS.into(), found: n_dims.into() });
     }
     let dims = (0..n_dims).map(|_| c.u64(&what)).collect::<Result<Vec<u64>, _>>()?;
     let dtype = DType(c.u32(&what)?);
     let offset = c.u64(&what)?;
-    Ok(TensorInfo { name, dims, dtype, offset, n_bytes: 0 })
+    Ok(TensorInfo { name, dims, dtype, file: 0, offset, n_bytes: 0 })
 }
 
 /// The size in bytes of a tensor by shape and type; `None` when the type is unknown.

@@ -11,7 +11,7 @@ use crate::limits::{
     DEFAULT_ALIGNMENT, MAX_ARRAY_DEPTH, MAX_DIMS, MAX_KEY_BYTES, MAX_STRING_BYTES, MAX_WRITTEN_NAME_BYTES,
 };
 use crate::reader::{ALIGNMENT_KEY, MAGIC, check_alignment, tensor_size};
-use crate::{Array, DType, GgufError, Metadata, Value};
+use crate::{Array, DType, GgufError, Metadata, Shown, Value};
 
 /// The version of the format that is written.
 const VERSION: u32 = 3;
@@ -114,11 +114,15 @@ impl GgufWriter {
             if found > expected { Err(GgufError::Limit { what, offset: 0, expected, found }) } else { Ok(()) }
         };
         limit(
-            format!("the length of tensor name \"{name}\""),
+            format!("the length of tensor name \"{}\"", Shown(name)),
             MAX_WRITTEN_NAME_BYTES as u64,
             name.len() as u64,
         )?;
-        limit(format!("the number of dimensions of tensor \"{name}\""), MAX_DIMS.into(), dims.len() as u64)?;
+        limit(
+            format!("the number of dimensions of tensor \"{}\"", Shown(name)),
+            MAX_DIMS.into(),
+            dims.len() as u64,
+        )?;
         if !self.names.insert(name.to_owned()) {
             return Err(GgufError::DuplicateTensor { tensor: name.to_owned() });
         }
@@ -193,7 +197,7 @@ impl<W: Write> TensorWriter<W> {
             (Some(t), Some(_)) => format!("the end of tensor \"{}\"", t.name),
             (None, _) => "the end of the file".to_owned(),
         };
-        Err(GgufError::TensorOrder { expected, found: format!("tensor \"{name}\"") })
+        Err(GgufError::TensorOrder { expected, found: format!("tensor \"{}\"", Shown(name)) })
     }
 
     /// Writes the next bytes of the started tensor.
@@ -302,7 +306,9 @@ fn put_value(out: &mut Vec<u8>, key: &str, value: &Value) -> Result<(), GgufErro
         Value::I32(x) => out.extend(x.to_le_bytes()),
         Value::F32(x) => out.extend(x.to_le_bytes()),
         Value::Bool(x) => out.push(u8::from(*x)),
-        Value::String(s) => put_string(out, s, &format_args!("metadata key \"{key}\""), MAX_STRING_BYTES)?,
+        Value::String(s) => {
+            put_string(out, s, &format_args!("metadata key \"{}\"", Shown(key)), MAX_STRING_BYTES)?
+        }
         Value::Array(a) => put_array(out, key, a, 1)?,
         Value::U64(x) => out.extend(x.to_le_bytes()),
         Value::I64(x) => out.extend(x.to_le_bytes()),
@@ -315,7 +321,7 @@ fn put_value(out: &mut Vec<u8>, key: &str, value: &Value) -> Result<(), GgufErro
 fn put_array(out: &mut Vec<u8>, key: &str, array: &Array, depth: u32) -> Result<(), GgufError> {
     if depth > MAX_ARRAY_DEPTH {
         return Err(GgufError::Limit {
-            what: format!("the nesting of arrays in metadata key \"{key}\""),
+            what: format!("the nesting of arrays in metadata key \"{}\"", Shown(key)),
             offset: out.len() as u64,
             expected: MAX_ARRAY_DEPTH.into(),
             found: depth.into(),
@@ -334,7 +340,12 @@ fn put_array(out: &mut Vec<u8>, key: &str, array: &Array, depth: u32) -> Result<
         Array::Bool(v) => out.extend(v.iter().map(|&x| u8::from(x))),
         Array::Str(v) => {
             for s in v.iter() {
-                put_string(out, s, &format_args!("an element of metadata key \"{key}\""), MAX_STRING_BYTES)?;
+                put_string(
+                    out,
+                    s,
+                    &format_args!("an element of metadata key \"{}\"", Shown(key)),
+                    MAX_STRING_BYTES,
+                )?;
             }
         }
         Array::Array(v) => {

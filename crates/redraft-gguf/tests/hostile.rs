@@ -106,7 +106,7 @@ fn cases() -> Vec<Case> {
         "big-endian",
         Builder::default().raw(b"GGUF\0\0\0\x03\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"),
         "BigEndian",
-        "big-endian GGUF files are not supported: the version at offset 4 reads 3 in big-endian order",
+        "big-endian GGUF files are not supported: the version at offset 4 reads 3 in big-endian order (gguf-py's gguf-convert-endian turns the file round)",
     );
     add(
         "cut-in-counts",
@@ -239,6 +239,17 @@ fn cases() -> Vec<Case> {
     let too_deep = "the nesting of arrays in the value of metadata key \"k\" is too large at offset 73: expected at most 4, found 5";
     add("nesting-5", nested(5), "Limit", too_deep);
     add("nesting-300", nested(300), "Limit", too_deep);
+    add("nesting-20000", nested(20_000), "Limit", too_deep);
+    add(
+        "key-controls",
+        h(0, 1).str(&format!("a\n\u{1b}[2J{}", "k".repeat(200))).u32(99).raw(&[0; 16]),
+        "UnknownValueType",
+        &format!(
+            "metadata key \"a\\n\\u{{1b}}[2J{}… (206 bytes)\" has an unknown value type at offset 238: \
+             expected 0 to 12, found 99",
+            "k".repeat(94)
+        ),
+    );
     add(
         "duplicate-key",
         h(0, 2).str("k").u32(U8).raw(&[1]).str("k").u32(U8).raw(&[1]),
@@ -249,13 +260,15 @@ fn cases() -> Vec<Case> {
     let align = |kind: u32, x: u32| {
         h(1, 1).str("general.alignment").u32(kind).u32(x).tensor("t", &[1], DType::F32, 0).data(32)
     };
-    for (name, x) in [("alignment-0", 0), ("alignment-24", 24), ("alignment-2-30", 1 << 30)] {
+    for (name, x) in
+        [("alignment-0", 0), ("alignment-12", 12), ("alignment-2-30", 1 << 30), ("alignment-2-31", 1 << 31)]
+    {
         add(
             name,
             align(U32, x),
             "BadAlignment",
             &format!(
-                "metadata key \"general.alignment\": expected a power of two from 1 to 1048576, found {x}"
+                "metadata key \"general.alignment\": expected a power of two or a multiple of 8, at most 1048576, found {x}"
             ),
         );
     }
@@ -290,7 +303,7 @@ fn cases() -> Vec<Case> {
         "Truncated",
         &truncated("the table entry of tensor \"t\"", 8, 45, 4),
     );
-    for (name, n) in [("dims-5", 5), ("dims-max", u32::MAX)] {
+    for (name, n) in [("dims-5", 5), ("dims-99", 99), ("dims-max", u32::MAX)] {
         add(
             name,
             h(1, 0).str("t").u32(n).raw(&[0; 60]),

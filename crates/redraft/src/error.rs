@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use redraft_compute::ComputeError;
-use redraft_gguf::GgufError;
+use redraft_gguf::{GgufError, Shown};
 
 use crate::chat::ChatError;
 use crate::tokenizer::TokenizerError;
@@ -34,7 +34,8 @@ pub enum Error {
     },
     /// The file's architecture has no implementation here.
     #[error(
-        "architecture `{found}` is not supported; supported: {known} (`redraft inspect` still shows the file)"
+        "architecture `{}` is not supported; supported: {known} (`redraft inspect` still shows the file)",
+        Shown(found)
     )]
     UnknownArch {
         /// `general.architecture`.
@@ -43,7 +44,7 @@ pub enum Error {
         known: String,
     },
     /// A hyper-parameter that makes no sense.
-    #[error("metadata key {key}: expected {expected}, found {found}")]
+    #[error("metadata key {key}: expected {expected}, found {}", Shown(found))]
     Hyper {
         /// Key with prefix.
         key: String,

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use redraft_compute::{Backend, BackendOptions, Precision, WeightTable, backend, fastest};
-use redraft_gguf::{Gguf, OpenOptions};
+use redraft_gguf::{Bytes, Gguf, OpenOptions};
 use sha2::{Digest as _, Sha256};
 
 use crate::Error;
@@ -136,21 +136,31 @@ impl Model {
         &self.unused
     }
 
-    /// SHA-256 of everything before the tensor data, in hexadecimal.
+    /// SHA-256 of everything before the tensor data, in hexadecimal; of a split model, of that part of all
+    /// files, one after another.
     pub fn sha256_header(&self) -> String {
-        let end = usize::try_from(self.gguf.data_offset()).unwrap_or(usize::MAX).min(self.gguf.bytes().len());
-        hex(&Sha256::digest(&self.gguf.bytes()[..end]))
+        let mut sha = Sha256::new();
+        for file in self.gguf.files() {
+            let end = usize::try_from(file.data_offset).unwrap_or(usize::MAX).min(file.bytes.len());
+            sha.update(&file.bytes[..end]);
+        }
+        hex(&sha.finalize())
     }
 
-    /// SHA-256 of the whole file, in hexadecimal. `progress` gets bytes done and bytes in all, and stops the
-    /// reading by returning `false`.
+    /// SHA-256 of the whole file, in hexadecimal; of a split model, of all files, one after another. `progress`
+    /// gets bytes done and bytes in all, and stops the reading by returning `false`.
     ///
     /// # Errors
-    /// [`Error::Interrupted`] when `progress` says so.
+    /// [`Error::Interrupted`] when `progress` says so, [`Error::Gguf`] when a file is cut short meanwhile.
     pub fn sha256_file(&self, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<String, Error> {
         let mut hash = Sha256::new();
-        self.read_all(&mut |chunk| hash.update(chunk), progress)?;
+        self.read_all(|_| true, &mut |chunk| hash.update(chunk), progress)?;
         Ok(hex(&hash.finalize()))
+    }
+
+    /// Bytes of all files of the model.
+    pub fn file_bytes(&self) -> u64 {
+        self.gguf.files().iter().map(|f| f.bytes.len() as u64).sum()
     }
 
     /// Bytes of tensor data.
@@ -158,30 +168,35 @@ impl Model {
         self.weights.iter().map(|w| w.bytes.len() as u64).sum()
     }
 
-    /// Reads every page of a mapped file once, so that the first pass does not wait for the disk. `progress`
+    /// Reads every page of the mapped files once, so that the first pass does not wait for the disk. `progress`
     /// gets bytes done and bytes in all, and stops the reading by returning `false`.
     ///
     /// # Errors
-    /// [`Error::Interrupted`] when `progress` says so.
+    /// [`Error::Interrupted`] when `progress` says so, [`Error::Gguf`] when a file is cut short meanwhile.
     pub fn warm_up(&self, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<(), Error> {
         let touch = |chunk: &[u8]| chunk.iter().step_by(4096).fold(0u8, |a, &b| a ^ b);
-        self.read_all(&mut |chunk| _ = std::hint::black_box(touch(chunk)), progress)
+        self.read_all(Bytes::is_mapped, &mut |chunk| _ = std::hint::black_box(touch(chunk)), progress)
     }
 
-    /// Shows the file to `look`, piece by piece.
+    /// Shows those files that are `wanted` to `look`, piece by piece.
     fn read_all(
         &self,
+        wanted: impl Fn(&Bytes) -> bool,
         look: &mut dyn FnMut(&[u8]),
         progress: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<(), Error> {
         const CHUNK: usize = 64 << 20;
-        let bytes = self.gguf.bytes();
+        let files = || self.gguf.files().iter().map(|f| &f.bytes).filter(|b| wanted(b));
+        let total = files().map(|b| b.len() as u64).sum();
         let mut done = 0u64;
-        for chunk in bytes.chunks(CHUNK) {
-            look(chunk);
-            done += chunk.len() as u64;
-            if !progress(done, bytes.len() as u64) {
-                return Err(Error::Interrupted);
+        for bytes in files() {
+            for chunk in bytes.chunks(CHUNK) {
+                look(chunk);
+                bytes.check()?;
+                done += chunk.len() as u64;
+                if !progress(done, total) {
+                    return Err(Error::Interrupted);
+                }
             }
         }
         Ok(())

@@ -134,7 +134,8 @@ pub(crate) fn detokenize(args: &DetokenizeArgs, out: Out) -> anyhow::Result<Exit
 /// Reads the vocabulary and nothing else of a model file, and warns of what had to be assumed.
 fn tokenizer(path: Option<&Path>, out: Out) -> anyhow::Result<Tokenizer> {
     let Some(path) = path else { return Ok(Tokenizer::clone(crate::model::embedded_model()?.tokenizer())) };
-    let tokenizer = Tokenizer::from_gguf(open_file(path)?.metadata()).map_err(|e| about_file(e, path))?;
+    let tokenizer =
+        Tokenizer::from_gguf(open_file(path, out)?.metadata()).map_err(|e| about_file(e, path))?;
     tokenizer.notes().iter().for_each(|note| out.warn(note));
     Ok(tokenizer)
 }

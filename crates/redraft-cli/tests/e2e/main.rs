@@ -1,6 +1,7 @@
 //! The program as its users see it: the built binary on tiny models.
 
 mod chat;
+mod files;
 mod inspect;
 mod program;
 mod recorded;

@@ -129,7 +129,12 @@ fn run(
 ) -> Result<CanvasResult, Error> {
     sink.begin(program);
     let mut watch = Watch { sink, result: CanvasResult::default() };
-    match model.backend.run(program, seq, inputs, &mut watch) {
+    // Before, so that a file that became shorter is not touched; after, because a result over weights that were
+    // no longer there is none, whatever it says.
+    model.gguf().check()?;
+    let done = model.backend.run(program, seq, inputs, &mut watch);
+    model.gguf().check()?;
+    match done {
         Ok(()) => Ok(watch.result),
         Err(redraft_compute::ComputeError::Interrupted) => Err(Error::Interrupted),
         Err(e) => Err(e.into()),

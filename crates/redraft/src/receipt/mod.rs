@@ -44,7 +44,7 @@ pub struct ModelDigests {
     pub sha256_header: String,
     /// SHA-256 of the whole file.
     pub sha256_file: String,
-    /// Length of the file in bytes.
+    /// Length of the file in bytes, of a split model of all its files.
     pub file_bytes: u64,
 }
 
@@ -60,7 +60,7 @@ impl ModelDigests {
             architecture: model.arch().name.to_string(),
             sha256_header: model.sha256_header(),
             sha256_file: model.sha256_file(progress)?,
-            file_bytes: model.gguf().bytes().len() as u64,
+            file_bytes: model.file_bytes(),
         })
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use redraft_gguf::{Bytes, OpenOptions};
+use redraft_gguf::{Bytes, OpenOptions, Shown};
 use safetensors::{Dtype, SafeTensors};
 
 use crate::Error;
@@ -134,11 +134,13 @@ impl TraceFile {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`Error::Gguf`] when it cannot be opened, [`Error::Golden`] when it is no valid safetensors file or
+    /// [`Error::Gguf`] when it cannot be opened or is cut short meanwhile, [`Error::Golden`] when it is no valid safetensors file or
     /// holds an element type that no trace has.
     pub fn open(path: &Path) -> Result<TraceFile, Error> {
         let bytes = Bytes::open(path, &OpenOptions::default())?;
-        TraceFile::parse(&bytes, &path.display().to_string())
+        let file = TraceFile::parse(&bytes, &path.display().to_string());
+        bytes.check()?;
+        file
     }
 
     /// Reads from memory; `name` is for messages.
@@ -147,14 +149,20 @@ impl TraceFile {
     /// As [`open`](Self::open).
     pub fn parse(bytes: &[u8], name: &str) -> Result<TraceFile, Error> {
         let wrong = |problem: String| Error::Golden { file: name.to_string(), problem };
-        let file = SafeTensors::deserialize(bytes).map_err(|e| wrong(format!("no safetensors file: {e}")))?;
-        let (_, header) = SafeTensors::read_metadata(bytes).map_err(|e| wrong(e.to_string()))?;
+        // Checks that the tensors follow each other and fill the file.
+        let (header_len, header) =
+            SafeTensors::read_metadata(bytes).map_err(|e| wrong(format!("no safetensors file: {e}")))?;
+        let data = &bytes[8 + header_len..];
         let metadata = header.metadata().iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
         let mut tensors = BTreeMap::new();
-        for (key, view) in file.iter() {
-            let data = Elements::read(view.dtype(), view.data())
-                .ok_or_else(|| wrong(format!("tensor {key} has the unsupported type {:?}", view.dtype())))?;
-            tensors.insert(key.to_string(), Tensor { shape: view.shape().to_vec(), data });
+        // In the order of the file, so that the same file gives the same error.
+        for key in header.offset_keys() {
+            let Some(info) = header.info(&key) else { continue };
+            let (start, end) = info.data_offsets;
+            let elements = Elements::read(info.dtype, &data[start..end]).ok_or_else(|| {
+                wrong(format!("tensor {} has the unsupported type {:?}", Shown(&key), info.dtype))
+            })?;
+            tensors.insert(key, Tensor { shape: info.shape.clone(), data: elements });
         }
         Ok(TraceFile { tensors, metadata, name: name.to_string() })
     }

@@ -84,7 +84,7 @@ struct Step {
 /// Runs the command.
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     let file = TraceFile::open(&args.trace)?;
-    let tokenizer = tokenizer(args, &file)?;
+    let tokenizer = tokenizer(args, &file, out)?;
     let recording = Recording::read(&file, tokenizer.vocab_len())?;
     let shown = Shown { recording, tokenizer };
     if out.json {
@@ -108,7 +108,7 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
 }
 
 /// The vocabulary of the recording.
-fn tokenizer(args: &Args, file: &TraceFile) -> anyhow::Result<Arc<Tokenizer>> {
+fn tokenizer(args: &Args, file: &TraceFile, out: Out) -> anyhow::Result<Arc<Tokenizer>> {
     let Some(path) = &args.model else {
         let model = model::embedded_model()?;
         match file.metadata.get("model_sha256_header") {
@@ -120,7 +120,7 @@ fn tokenizer(args: &Args, file: &TraceFile) -> anyhow::Result<Arc<Tokenizer>> {
             _ => return Ok(Arc::clone(model.tokenizer())),
         }
     };
-    let gguf = model::open_file(path)?;
+    let gguf = model::open_file(path, out)?;
     let tokenizer = Tokenizer::from_gguf(gguf.metadata()).with_context(|| path.display().to_string())?;
     Ok(Arc::new(tokenizer))
 }

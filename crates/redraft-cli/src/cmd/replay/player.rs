@@ -231,7 +231,7 @@ mod tests {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
         let file = path.join("../../testdata/oracle/cases/dg-mini.F32.traj-default.safetensors");
         let model = path.join("../../testdata/oracle/models/dg-mini.F32.gguf");
-        let gguf = crate::model::open_file(&model).unwrap();
+        let gguf = redraft::gguf::Gguf::open(&model, &redraft::gguf::OpenOptions::default()).unwrap();
         let tokenizer = redraft::tokenizer::Tokenizer::from_gguf(gguf.metadata()).unwrap();
         let trace = redraft::trace::TraceFile::open(&file).unwrap();
         let recording = redraft::trace::Recording::read(&trace, tokenizer.vocab_len()).unwrap();

@@ -1,0 +1,103 @@
+//! What the program does about files that are damaged, change or do not fit.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::Stdio;
+
+use redraft::gguf::Gguf;
+
+use crate::{command, mini, redraft};
+
+/// A copy of the small model with some bytes of a tensor replaced.
+fn damaged(dir: &std::path::Path, tensor: &str, at: usize, bytes: &[u8]) -> String {
+    let file = Gguf::open(std::path::Path::new(&mini()), &Default::default()).unwrap();
+    let mut copy = file.bytes().to_vec();
+    let at = file.tensor(tensor).unwrap().offset as usize + at;
+    copy[at..at + bytes.len()].copy_from_slice(bytes);
+    let path = dir.join("damaged.gguf");
+    std::fs::write(&path, copy).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn a_damaged_weight_ends_with_2_and_its_name() {
+    let dir = tempfile::tempdir().unwrap();
+    for tensor in ["token_embd.weight", "blk.0.attn_norm.weight", "rope_freqs.weight"] {
+        let path = damaged(dir.path(), tensor, 0, &f32::NAN.to_le_bytes());
+        let done = redraft(&["run", "-m", &path, "-n", "16", "--steps", "2", "Hello"]);
+        assert_eq!((done.code, done.out.as_str()), (Some(2), ""), "{tensor}: {}", done.err);
+        assert!(done.err.contains(tensor) && done.err.contains("NaN"), "{tensor}: {}", done.err);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_is_cut_short_while_it_is_in_use_ends_with_2() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.gguf");
+    std::fs::copy(mini(), &path).unwrap();
+    let name = path.display().to_string();
+    // A canvas that never converges, in steps of milliseconds.
+    let args = ["run", "-m", &name, "-v", "-n", "480", "--steps", "4096", "--confidence", "0", "Hello"];
+    let mut child = command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut err = BufReader::new(child.stderr.take().unwrap());
+    let mut seen = String::new();
+    while !seen.contains("prompt tokens") {
+        assert!(err.read_line(&mut seen).unwrap() > 0, "ended early: {seen}");
+    }
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(1 << 20).unwrap();
+    let status = child.wait().unwrap();
+    err.read_to_string(&mut seen).unwrap();
+    assert_eq!(status.code(), Some(2), "{seen}");
+    let said = seen.lines().last().unwrap();
+    let want =
+        format!("error: {name} was cut short while it was in use: expected 3757728 bytes, found 1048576");
+    assert!(said.starts_with(&want), "{seen}");
+}
+
+/// The same on a terminal: it is left in order.
+#[cfg(unix)]
+#[test]
+fn a_cut_file_leaves_the_terminal_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.gguf");
+    std::fs::copy(mini(), &path).unwrap();
+    let name = path.display().to_string();
+    let args =
+        ["run", "-m", &name, "--live", "always", "-n", "480", "--steps", "4096", "--confidence", "0", "Hi"];
+    let mut child = command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut seen = Vec::new();
+    while !seen.ends_with(b"\x1b[?2026l") {
+        assert!(out.read_until(b'l', &mut seen).unwrap() > 0, "ended early");
+    }
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(1 << 20).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(2));
+    out.read_to_end(&mut seen).unwrap();
+    let seen = String::from_utf8_lossy(&seen);
+    assert!(seen.rfind("\x1b[?25h") > seen.rfind("\x1b[?25l"), "the cursor comes back");
+}
+
+/// A file with a hole of terabytes takes no disk.
+#[test]
+fn a_file_that_does_not_fit_into_memory_ends_with_3() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("huge.gguf");
+    std::fs::copy(mini(), &path).unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    if file.set_len(8 << 40).is_err() {
+        return; // a file system with smaller files
+    }
+    let name = path.display().to_string();
+    let done = redraft(&["run", "-m", &name, "--no-mmap", "-n", "16", "Hello"]);
+    assert_eq!(done.code, Some(3), "{}", done.err);
+    assert!(
+        done.err.contains("does not fit into memory: reading it takes 8796093022208 bytes"),
+        "{}",
+        done.err
+    );
+    // Mapped, only what is needed is touched.
+    let done = redraft(&["inspect", &name]);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+}

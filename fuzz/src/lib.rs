@@ -1,0 +1,301 @@
+//! What is fuzzed: one function per kind of input from outside. Each takes any bytes, must not panic, and asserts
+//! what holds for every input that is accepted. The fuzz targets call them, and so do the tests in
+//! `crates/redraft/tests/fuzz.rs` (kept inputs and mutations of them) and `bounds.rs` (memory).
+//!
+//! A new kind of input is a function here, a line in [`TARGETS`] and a file in `fuzz_targets/`.
+
+use std::ops::ControlFlow;
+use std::sync::LazyLock;
+
+use redraft::chat::{ChatTemplate, Message, RenderOptions};
+use redraft::engine::{Philox, Request, generate};
+use redraft::gguf::{DType, Gguf, GgufWriter, Metadata, SplitName, Unpacked, codec};
+use redraft::receipt::Receipt;
+use redraft::sampler::sampler;
+use redraft::tokenizer::{Specials, Tokenizer};
+use redraft::trace::{Limits, Preset, Recording, TraceFile, compare};
+use redraft::{LoadOptions, Model};
+
+/// One kind of input.
+#[derive(Debug, Clone, Copy)]
+pub struct Target {
+    /// Name of the target and of its folder in `corpus/`.
+    pub name: &'static str,
+    /// Runs one input.
+    pub run: fn(&[u8]),
+    /// How many mutations of all inputs together the tests run: a second or two.
+    pub mutations: usize,
+}
+
+/// All targets. Inputs beside the corpus are listed in `seeds.txt`.
+pub const TARGETS: &[Target] = &[
+    Target { name: "gguf", run: gguf, mutations: 300_000 },
+    Target { name: "metadata", run: metadata, mutations: 300_000 },
+    Target { name: "model", run: model, mutations: 15_000 },
+    Target { name: "codecs", run: codecs, mutations: 80_000 },
+    Target { name: "tokenizer", run: tokenizer, mutations: 50_000 },
+    Target { name: "text", run: text, mutations: 50_000 },
+    Target { name: "template", run: template, mutations: 6_000 },
+    Target { name: "trace", run: trace, mutations: 300_000 },
+    Target { name: "receipt", run: receipt, mutations: 100_000 },
+    Target { name: "split_name", run: split_name, mutations: 200_000 },
+];
+
+/// A whole GGUF file: header, metadata, tensor table, and the data of every type that can be decoded.
+pub fn gguf(data: &[u8]) {
+    let Ok(file) = Gguf::from_bytes(data.to_vec().into()) else { return };
+    assert!(file.data_offset() <= data.len() as u64 && file.alignment() > 0);
+    read_metadata(file.metadata());
+    for t in file.tensors() {
+        assert_eq!(file.tensor(&t.name), Some(t));
+        let bytes = file.tensor_bytes(t);
+        assert_eq!(bytes.len() as u64, t.n_bytes);
+        if let Some(codec) = codec(t.dtype) {
+            assert_eq!(t.n_elements(), t.row_len() * t.n_rows());
+            // Row by row, as everything here reads weights. A tensor without rows may claim rows of any length.
+            if !bytes.is_empty() {
+                let mut row = vec![0.0; t.row_len() as usize];
+                let n = t.dtype.row_bytes(t.row_len()).expect("the table only has whole blocks");
+                bytes.chunks_exact(n as usize).for_each(|b| codec.dequantize(b, &mut row));
+            }
+        }
+    }
+    rewrite(&file);
+}
+
+/// What the reader accepts, the writer writes and the reader reads back as it was; names of tensors longer than
+/// other readers take and types of unknown size aside.
+fn rewrite(file: &Gguf) {
+    let writable = |t: &redraft::gguf::TensorInfo| t.name.len() <= 63 && t.dtype.info().is_some();
+    if !file.tensors().iter().all(writable) {
+        return;
+    }
+    let write = |from: &Gguf| {
+        let mut w = GgufWriter::with_metadata(from.metadata().clone());
+        from.tensors().iter().for_each(|t| w.add_tensor(&t.name, &t.dims, t.dtype).expect("it was read"));
+        let mut out = w.begin(Vec::new()).expect("it was read");
+        from.tensors()
+            .iter()
+            .for_each(|t| out.write_tensor(&t.name, &from.tensor_bytes(t)).expect("it fits"));
+        out.finish().expect("all tensors were written")
+    };
+    let first = write(file);
+    let again = Gguf::from_bytes(first.clone().into()).expect("the writer writes what the reader reads");
+    for (a, b) in file.tensors().iter().zip(again.tensors()) {
+        assert_eq!((&a.name, &a.dims, a.dtype), (&b.name, &b.dims, b.dtype));
+        assert_eq!(file.tensor_bytes(a)[..], again.tensor_bytes(b)[..]);
+    }
+    assert_eq!(write(&again), first, "every bit of the metadata and of the layout comes back");
+}
+
+/// Metadata entries: a byte for how many there are, then the entries.
+pub fn metadata(data: &[u8]) {
+    let Some((&n, entries)) = data.split_first() else { return };
+    let mut file = b"GGUF\x03\0\0\0\0\0\0\0\0\0\0\0".to_vec();
+    file.extend(u64::from(n).to_le_bytes());
+    file.extend(entries);
+    if let Ok(file) = Gguf::from_bytes(file.into()) {
+        read_metadata(file.metadata());
+        rewrite(&file);
+    }
+}
+
+/// Calls every getter on every key.
+fn read_metadata(m: &Metadata) {
+    for (key, value) in m.iter() {
+        assert_eq!(m.get(key).map(|v| v.type_name()), Some(value.type_name()));
+        let integers = (m.u32(key), m.i32(key), m.u64(key), m.i64(key));
+        assert_eq!(integers.3.is_ok(), value.as_integer().is_some_and(|x| i64::try_from(x).is_ok()));
+        let _ = (m.f32(key), m.f64(key), m.bool(key), m.u32_array(key), m.i32_array(key), m.f32_array(key));
+        let _ = (m.bool_array(key), m.str(key).map(str::len));
+        if let Ok(strings) = m.str_array(key) {
+            assert_eq!(strings.iter().count(), strings.len());
+            assert_eq!(strings.get(strings.len()), None);
+        }
+    }
+}
+
+/// A whole model: loaded, and one step of one canvas computed where the sizes that the file states are small.
+pub fn model(data: &[u8]) {
+    let Ok(file) = Gguf::from_bytes(data.to_vec().into()) else { return };
+    let options = LoadOptions { threads: Some(1), ..LoadOptions::default() };
+    let Ok(mut model) = Model::from_gguf(file, &options) else { return };
+    let _ = (model.name().len(), model.sha256_header(), model.weights_bytes());
+    if model.shape().canvas_len > 64 || model.shape().vocab_len > 1000 {
+        return;
+    }
+    let spec = sampler("entropy-bound").expect("it is in the list");
+    let Ok(params) = spec.params(model.gguf().metadata(), &[("steps".into(), 1.0)]) else { return };
+    let request = Request {
+        prompt: vec![0, 1],
+        max_tokens: 1,
+        context_len: model.shape().context_len,
+        sampler: spec,
+        params,
+        end_ids: model.tokenizer().end_ids(),
+        self_conditioning: true,
+        full_logits: false,
+        interrupt: None,
+    };
+    let draws = Philox { seed: 0, vocab_len: model.shape().vocab_len as u32 };
+    let Ok(mut session) = model.session() else { return };
+    if let Ok(done) = generate(&mut model, &mut session, &request, &draws, &mut |_| ControlFlow::Continue(()))
+    {
+        assert!(done.ids.len() <= 1);
+    }
+}
+
+/// Blocks of a type: a byte for the type, then blocks. The two ways to decode agree; what was decoded can be
+/// encoded, with importances and without.
+pub fn codecs(data: &[u8]) {
+    let Some((&id, data)) = data.split_first() else { return };
+    let Some(codec) = codec(DType(id.into())) else { return };
+    let (len, bytes) = (codec.block_len(), codec.block_bytes());
+    let mut unpacked = Unpacked::new();
+    for block in data.chunks_exact(bytes).take(64) {
+        let mut values = vec![0.0; len];
+        codec.dequantize(block, &mut values);
+        if codec.unpack(block, &mut unpacked) {
+            assert_eq!((unpacked.len, unpacked.len % unpacked.sub_len), (len, 0));
+            let mut same = vec![0.0; len];
+            unpacked.dequantize(&mut same);
+            let bits = |v: &[f32]| {
+                v.iter().map(|x| if x.is_nan() { u32::MAX } else { x.to_bits() }).collect::<Vec<_>>()
+            };
+            assert_eq!(bits(&values), bits(&same));
+        }
+        let Some(encoder) = codec.encoder() else { continue };
+        let mut encoded = vec![0; bytes];
+        encoder.quantize(&values, None, &mut encoded);
+        let mut back = vec![0.0; len];
+        codec.dequantize(&encoded, &mut back);
+        let importance: Vec<f32> = block.iter().cycle().take(len).map(|&b| f32::from(b)).collect();
+        encoder.quantize(&values, Some(&importance), &mut encoded);
+        // Any bits as numbers, NaN and infinity among them.
+        let numbers =
+            block.iter().cycle().enumerate().map(|(i, &b)| f32::from_bits(u32::from(b) << (8 * (i % 4))));
+        encoder.quantize(&numbers.take(len).collect::<Vec<_>>(), None, &mut encoded);
+    }
+}
+
+/// The tokenizer that a file's metadata describe, and what it does with some text.
+pub fn tokenizer(data: &[u8]) {
+    let Ok(file) = Gguf::from_bytes(data.to_vec().into()) else { return };
+    let Ok(tokenizer) = Tokenizer::from_gguf(file.metadata()) else { return };
+    for text in ["", "Hello, world\n\n", "<bos><|turn>user\u{e9}", "\u{1f600} \t▁ a"] {
+        for specials in [Specials::Parse, Specials::Text] {
+            if let Ok(ids) = tokenizer.encode(text, specials) {
+                assert!(ids.iter().all(|&id| tokenizer.piece(id).is_some()));
+                let _ = tokenizer.decode(&ids, true);
+            }
+        }
+    }
+    let all: Vec<u32> = (0..tokenizer.vocab_len().min(5000) as u32).collect();
+    let _ = tokenizer.decode(&all, false);
+    assert_eq!(tokenizer.canvas_pieces(&all).len(), all.len());
+    assert!(tokenizer.end_ids().iter().all(|&id| (id as usize) < tokenizer.vocab_len()));
+}
+
+/// The vocabularies that text is tokenized with.
+static TOKENIZERS: LazyLock<Vec<Tokenizer>> = LazyLock::new(|| {
+    let files: [&'static [u8]; 1] = [include_bytes!("../corpus/tokenizer/dg-mini.gguf")];
+    files
+        .into_iter()
+        .map(|f| {
+            let file = Gguf::from_bytes(f.into()).expect("a valid file");
+            Tokenizer::from_gguf(file.metadata()).expect("a valid tokenizer")
+        })
+        .collect()
+});
+
+/// Text to ids and back, in the vocabulary that the first byte chooses.
+pub fn text(data: &[u8]) {
+    let Some((&which, data)) = data.split_first() else { return };
+    let tokenizer = &TOKENIZERS[usize::from(which) % TOKENIZERS.len()];
+    let text = String::from_utf8_lossy(data);
+    for specials in [Specials::Parse, Specials::Text] {
+        let ids = tokenizer.encode(&text, specials).expect("the vocabulary has all bytes");
+        // U+2581 is how a space is written, and the two cannot be told apart afterwards.
+        assert_eq!(tokenizer.decode(&ids, true), text.replace('▁', " "));
+        let control = |&id: &u32| tokenizer.piece(id).is_none_or(|p| p.kind.is_control());
+        assert!(specials == Specials::Parse || !ids.iter().any(control));
+    }
+    // Ids of any kind, those outside the vocabulary too.
+    let ids: Vec<u32> = data.chunks(2).map(|c| c.iter().fold(0, |n, &b| n << 8 | u32::from(b))).collect();
+    for show in [false, true] {
+        let mut stream = tokenizer.stream_decoder(show);
+        let mut streamed: String = ids.iter().map(|&id| stream.push(id)).collect();
+        streamed += &stream.finish();
+        assert_eq!(streamed, tokenizer.decode(&ids, show));
+    }
+}
+
+/// A chat template, rendered over a conversation with everything in it.
+pub fn template(data: &[u8]) {
+    let Ok(template) = ChatTemplate::from_source(&String::from_utf8_lossy(data)) else { return };
+    let call = json(r#"[{"type":"function","function":{"name":"f","arguments":{"x":1}}}]"#);
+    let messages = [
+        Message::new("system", "Be <|turn>short."),
+        Message::new("user", "Hi<eos>"),
+        Message { tool_calls: call, ..Message::new("assistant", "") },
+        Message { name: Some("f".into()), ..Message::new("tool", "42") },
+        Message::new("user", "And?"),
+    ];
+    for message_specials in [Specials::Parse, Specials::Text] {
+        let options = RenderOptions {
+            add_generation_prompt: true,
+            message_specials,
+            unix_seconds: Some(1_700_000_000),
+            tools: json(r#"[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}]"#),
+            ..RenderOptions::for_tokenizer(&TOKENIZERS[0])
+        };
+        if let Ok(prompt) = template.render(&messages, &options) {
+            let ids = TOKENIZERS[0].encode_prompt(&prompt).expect("the vocabulary has all bytes");
+            assert!(ids.iter().all(|&id| TOKENIZERS[0].piece(id).is_some()));
+        }
+    }
+}
+
+fn json(text: &str) -> Option<serde_json::Value> {
+    serde_json::from_str(text).ok()
+}
+
+/// A trace or golden: read, written, read again, and compared with itself.
+pub fn trace(data: &[u8]) {
+    let Ok(file) = TraceFile::parse(data, "input") else { return };
+    let written = file.to_bytes();
+    let again = TraceFile::parse(&written, "input").expect("what was read is written so that it can be read");
+    assert_eq!(again.metadata, file.metadata);
+    assert!(again.tensors.keys().eq(file.tensors.keys()));
+    assert_eq!(again.to_bytes(), written);
+    let _ = compare(&file, &again, &Limits::from(Preset::F32));
+    for name in file.tensors.keys() {
+        let _ = (file.ints(name), file.ids(name));
+    }
+    if let Ok(recording) = Recording::read(&file, 1000) {
+        assert!(!recording.steps.is_empty());
+        for (i, step) in recording.steps.iter().enumerate() {
+            let event = step.event();
+            assert_eq!(event.canvas_in.len(), event.decision.accepted.len());
+            assert!(recording.committed(i).all(|s| s.canvas < step.canvas));
+        }
+    }
+}
+
+/// File names of split models.
+pub fn split_name(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    if let Some(name) = SplitName::parse(&text) {
+        assert_eq!(name.to_string(), text);
+        assert!(name.no < name.count);
+        let last = name.sibling(name.count - 1).to_string();
+        assert_eq!(SplitName::parse(&last), Some(name.sibling(name.count - 1)));
+    }
+}
+
+/// A receipt: what is read is written and read back as it was.
+pub fn receipt(data: &[u8]) {
+    let Ok(receipt) = Receipt::parse(data) else { return };
+    let text = receipt.to_json().expect("it came out of JSON");
+    assert_eq!(Receipt::parse(text.as_bytes()).expect("it was written here"), receipt);
+}
