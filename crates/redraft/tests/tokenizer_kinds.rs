@@ -340,6 +340,14 @@ fn text_is_composed_where_the_vocabulary_was_trained_so() {
     assert_eq!(encode(&tok, decomposed), encode(&tok, composed));
     assert_eq!(tok.decode(&encode(&tok, decomposed), false), composed);
 
+    // A file can carry the model's own statement.
+    for (stated, same, notes) in [("NFC", true, 0), ("Lowercase", false, 1)] {
+        let tokenizer_json = Some(format!("{{\"normalizer\": {{\"type\": {stated:?}}}}}"));
+        let tok = Tokenizer::from_parts(TokenizerParts { tokenizer_json, ..parts("dream-tiny") }).unwrap();
+        assert_eq!(encode(&tok, decomposed) == encode(&tok, composed), same);
+        assert_eq!(tok.notes().len(), notes, "{:?}", tok.notes());
+    }
+
     // Qwen's is known by the place of its end-of-text token.
     for (last, same) in [(151_643, true), (151_642, false)] {
         let tokens = (0..last).map(|i| match u8::try_from(i) {

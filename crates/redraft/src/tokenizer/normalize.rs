@@ -41,8 +41,8 @@ impl Normalizer {
         if known { Normalizer::Nfc } else { Normalizer::None }
     }
 
-    /// The normaliser that a `tokenizer.json` states; `None` when it is no such file or states another one.
-    pub(crate) fn of_tokenizer_json(json: &str) -> Option<Normalizer> {
+    /// The normaliser that a `tokenizer.json` states; an error is what is wrong with it, as the end of a sentence.
+    pub(crate) fn of_tokenizer_json(json: &str) -> Result<Normalizer, String> {
         #[derive(Deserialize)]
         struct File {
             normalizer: Option<Stated>,
@@ -53,16 +53,16 @@ impl Normalizer {
             #[serde(default)]
             normalizers: Vec<Stated>,
         }
-        fn of(stated: &Stated) -> Option<Normalizer> {
+        fn of(stated: &Stated) -> Result<Normalizer, String> {
             match (stated.r#type.as_str(), stated.normalizers.as_slice()) {
-                ("NFC", _) => Some(Normalizer::Nfc),
-                ("Sequence", []) => Some(Normalizer::None),
+                ("NFC", _) => Ok(Normalizer::Nfc),
+                ("Sequence", []) => Ok(Normalizer::None),
                 ("Sequence", [one]) => of(one),
-                _ => None,
+                (other, _) => Err(format!("has the normalizer {other:?}, which is not supported")),
             }
         }
-        let file: File = serde_json::from_str(json).ok()?;
-        file.normalizer.as_ref().map_or(Some(Normalizer::None), of)
+        let file: File = serde_json::from_str(json).map_err(|e| format!("cannot be read: {e}"))?;
+        file.normalizer.as_ref().map_or(Ok(Normalizer::None), of)
     }
 
     /// The text in normal form.
@@ -88,18 +88,21 @@ mod tests {
     #[test]
     fn a_tokenizer_json_states_it() {
         for (json, expected) in [
-            (r#"{"normalizer": {"type": "NFC"}, "model": {"vocab": {"a": 0}}}"#, Some(Normalizer::Nfc)),
-            (r#"{"normalizer": null}"#, Some(Normalizer::None)),
-            (r#"{"model": {}}"#, Some(Normalizer::None)),
-            (r#"{"normalizer": {"type": "Sequence", "normalizers": []}}"#, Some(Normalizer::None)),
+            (r#"{"normalizer": {"type": "NFC"}, "model": {"vocab": {"a": 0}}}"#, Ok(Normalizer::Nfc)),
+            (r#"{"normalizer": null}"#, Ok(Normalizer::None)),
+            (r#"{"model": {}}"#, Ok(Normalizer::None)),
+            (r#"{"normalizer": {"type": "Sequence", "normalizers": []}}"#, Ok(Normalizer::None)),
             (
                 r#"{"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}]}}"#,
-                Some(Normalizer::Nfc),
+                Ok(Normalizer::Nfc),
             ),
-            (r#"{"normalizer": {"type": "Lowercase"}}"#, None),
-            ("", None),
+            (
+                r#"{"normalizer": {"type": "Lowercase"}}"#,
+                Err("has the normalizer \"Lowercase\", which is not supported".to_owned()),
+            ),
         ] {
             assert_eq!(Normalizer::of_tokenizer_json(json), expected, "{json}");
         }
+        assert!(Normalizer::of_tokenizer_json("").unwrap_err().starts_with("cannot be read: "));
     }
 }

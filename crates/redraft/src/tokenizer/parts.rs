@@ -62,9 +62,11 @@ pub struct TokenizerParts {
     pub add_bos: Option<bool>,
     /// Whether a space is put before the text.
     pub add_space_prefix: Option<bool>,
-    /// How text is normalised before it is split, for the kind `gpt2`; when it is `None`, known vocabularies
-    /// get what they were trained with.
+    /// How text is normalised before it is split, for the kind `gpt2`. When it is `None`, `tokenizer_json` says
+    /// it, and without that known vocabularies get what they were trained with.
     pub normalizer: Option<Normalizer>,
+    /// The whole `tokenizer.json` of the model. Only its normaliser is read.
+    pub tokenizer_json: Option<String>,
     /// Chat template, in Jinja.
     pub chat_template: Option<String>,
 }
@@ -92,7 +94,8 @@ impl TokenizerParts {
             eom: meta.opt_u32(key::EOM)?,
             add_bos: meta.opt_bool(key::ADD_BOS)?,
             add_space_prefix: meta.opt_bool(key::ADD_SPACE_PREFIX)?,
-            normalizer: meta.opt_str(key::TOKENIZER_JSON)?.and_then(Normalizer::of_tokenizer_json),
+            normalizer: None,
+            tokenizer_json: meta.opt_str(key::TOKENIZER_JSON)?.map(str::to_owned),
             chat_template: meta.opt_str(key::CHAT_TEMPLATE)?.map(str::to_owned),
         })
     }

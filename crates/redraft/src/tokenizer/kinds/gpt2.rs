@@ -61,11 +61,31 @@ fn build(
     Ok(Box::new(Gpt2 {
         pre,
         splitter: Splitter::new(pre.steps),
-        normalizer: parts.normalizer.unwrap_or_else(|| Normalizer::of_vocabulary(name, vocab)),
+        normalizer: normalizer(name, vocab, parts, notes),
         merges: MergeTable::new(vocab, merges, notes)?,
         bytes,
         unknown: parts.unknown,
     }))
+}
+
+fn normalizer(pre: &str, vocab: &Vocab, parts: &TokenizerParts, notes: &mut Vec<String>) -> Normalizer {
+    // What the caller asks for spares reading megabytes of JSON.
+    let json = parts.tokenizer_json.as_deref().filter(|_| parts.normalizer.is_none());
+    let stated = json.map(Normalizer::of_tokenizer_json);
+    match (parts.normalizer, stated) {
+        (Some(asked), _) => asked,
+        (None, Some(Ok(stated))) => stated,
+        (None, Some(Err(problem))) => {
+            let known = Normalizer::of_vocabulary(pre, vocab);
+            let taken = match known {
+                Normalizer::None => "text is taken as it is",
+                Normalizer::Nfc => "taking NFC, as for this vocabulary",
+            };
+            notes.push(format!("\"{}\" {problem}; {taken}", key::TOKENIZER_JSON));
+            known
+        }
+        (None, None) => Normalizer::of_vocabulary(pre, vocab),
+    }
 }
 
 impl TextModel for Gpt2 {
