@@ -4,6 +4,8 @@ use std::error::Error as _;
 
 use minijinja::{Error, ErrorKind};
 
+use super::rewrite::{Prepared, line_of};
+
 /// Everything that can go wrong when a chat template is read or rendered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -40,11 +42,11 @@ pub enum ChatError {
     },
 
     /// The template needs more steps or memory than any sensible one for messages of this size.
-    #[error("chat template, line {line}: rendering exceeds its budget of {budget} steps")]
+    #[error("chat template, line {line}: rendering needs more than {budget} steps: the template never ends, or makes far more text than it was given")]
     OverBudget {
         /// Line of the template, from 1.
         line: usize,
-        /// The budget: one step is one instruction or 64 bytes of text.
+        /// The budget: one step is one instruction, 64 bytes of text, or one visit of a list's item.
         budget: u64,
     },
 
@@ -54,6 +56,19 @@ pub enum ChatError {
         /// Its length in bytes.
         found: usize,
         /// The longest that is accepted.
+        max: usize,
+    },
+
+    /// The template has more of something than any sensible one.
+    #[error("chat template, line {line}: {found} {what} are too many: expected at most {max}")]
+    TooComplex {
+        /// Line of the template, from 1.
+        line: usize,
+        /// What there is too much of.
+        what: &'static str,
+        /// How much of it there is up to that line.
+        found: usize,
+        /// The most that is accepted.
         max: usize,
     },
 
@@ -95,16 +110,23 @@ pub enum ChatError {
 #[error("{0}")]
 pub(crate) struct Raised(pub(crate) String);
 
+/// A template's source, and what the engine was given instead of it.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    pub(crate) original: String,
+    pub(crate) prepared: Prepared,
+}
+
 impl ChatError {
-    /// An error of the template engine while it read `source`.
-    pub(crate) fn syntax(source: &str, error: &Error) -> ChatError {
-        let (line, excerpt) = place(source, error);
+    /// An error of the template engine while it read a source.
+    pub(crate) fn syntax(sources: &Sources, error: &Error) -> ChatError {
+        let (line, excerpt) = place(sources, error);
         ChatError::Syntax { line, excerpt, cause: cause(error) }
     }
 
-    /// An error of the template engine while it rendered `source`.
-    pub(crate) fn render(source: &str, error: &Error, budget: u64) -> ChatError {
-        let (line, excerpt) = place(source, error);
+    /// An error of the template engine while it rendered a template.
+    pub(crate) fn render(sources: &Sources, error: &Error, budget: u64) -> ChatError {
+        let (line, excerpt) = place(sources, error);
         if let Some(Raised(message)) = chain(error).find_map(|e| e.downcast_ref()) {
             return ChatError::Raised { line, message: message.clone() };
         }
@@ -124,14 +146,17 @@ fn chain<'e>(error: &'e Error) -> impl Iterator<Item = &'e (dyn std::error::Erro
 }
 
 /// Where an error happened: the line's number and text. Errors without a place count as the first line.
-fn place(source: &str, error: &Error) -> (usize, String) {
+fn place(sources: &Sources, error: &Error) -> (usize, String) {
     /// Templates may be one long line.
     const MAX_EXCERPT: usize = 80;
-    let line = error.line().unwrap_or(1);
+    let source = sources.original.as_str();
+    // The engine counts lines in 16 bits.
+    let at = error.range().map(|r| sources.prepared.original(r.start)).filter(|&at| source.is_char_boundary(at));
+    let line = at.map_or(error.line().unwrap_or(1), |at| line_of(source, at));
     let text = source.lines().nth(line.saturating_sub(1)).unwrap_or_default();
     // In a long line the excerpt starts where the error is.
     let line_start = text.as_ptr() as usize - source.as_ptr() as usize;
-    let at = error.range().map_or(0, |r| r.start.saturating_sub(line_start));
+    let at = at.map_or(0, |at| at.saturating_sub(line_start));
     let from = if text.len() > MAX_EXCERPT && text.is_char_boundary(at) { at } else { 0 };
     (line, text[from..].trim().chars().take(MAX_EXCERPT).collect())
 }
@@ -145,5 +170,6 @@ fn cause(error: &Error) -> String {
     for inner in chain(error) {
         text = format!("{text}: {inner}");
     }
-    text
+    const MAX_CAUSE: usize = 1000;
+    text.chars().take(MAX_CAUSE).collect()
 }
