@@ -118,15 +118,15 @@ pub(crate) struct Sources {
 }
 
 impl ChatError {
-    /// An error of the template engine while it read a source.
-    pub(crate) fn syntax(sources: &Sources, error: &Error) -> ChatError {
-        let (line, excerpt) = place(sources, error);
+    /// An error of the template engine while it read a source; `prepared` if it was not the original.
+    pub(crate) fn syntax(original: &str, prepared: Option<&Prepared>, error: &Error) -> ChatError {
+        let (line, excerpt) = place(original, prepared, error);
         ChatError::Syntax { line, excerpt, cause: cause(error) }
     }
 
     /// An error of the template engine while it rendered a template.
     pub(crate) fn render(sources: &Sources, error: &Error, budget: u64) -> ChatError {
-        let (line, excerpt) = place(sources, error);
+        let (line, excerpt) = place(&sources.original, Some(&sources.prepared), error);
         if let Some(Raised(message)) = chain(error).find_map(|e| e.downcast_ref()) {
             return ChatError::Raised { line, message: message.clone() };
         }
@@ -146,12 +146,12 @@ fn chain<'e>(error: &'e Error) -> impl Iterator<Item = &'e (dyn std::error::Erro
 }
 
 /// Where an error happened: the line's number and text. Errors without a place count as the first line.
-fn place(sources: &Sources, error: &Error) -> (usize, String) {
+fn place(source: &str, prepared: Option<&Prepared>, error: &Error) -> (usize, String) {
     /// Templates may be one long line.
     const MAX_EXCERPT: usize = 80;
-    let source = sources.original.as_str();
     // The engine counts lines in 16 bits.
-    let at = error.range().map(|r| sources.prepared.original(r.start)).filter(|&at| source.is_char_boundary(at));
+    let original = |at| prepared.map_or(at, |p| p.original(at));
+    let at = error.range().map(|r| original(r.start)).filter(|&at| source.is_char_boundary(at));
     let line = at.map_or(error.line().unwrap_or(1), |at| line_of(source, at));
     let text = source.lines().nth(line.saturating_sub(1)).unwrap_or_default();
     // In a long line the excerpt starts where the error is.

@@ -30,6 +30,12 @@ pub(crate) fn add_static(env: &mut Environment<'_>) {
         state.consume_fuel(text.len() as u64 / 64)?;
         Ok(text.chars().any(char::is_uppercase) && !text.chars().any(char::is_lowercase))
     });
+    // Python's `None` cannot be gone through, and its strings and dicts have `len` and `[]`.
+    env.add_test("iterable", |value: &Value| !value.is_none() && value.try_iter().is_ok());
+    env.add_test("sequence", |value: &Value| {
+        use minijinja::value::ValueKind::{Iterable, Map, Seq, String, Undefined};
+        matches!(value.kind(), Iterable | Map | Seq | String | Undefined)
+    });
     // They print all that there is, for people who write templates, at a cost that nobody counts.
     env.remove_global("debug");
     env.remove_filter("pprint");

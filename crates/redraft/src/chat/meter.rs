@@ -19,6 +19,10 @@ const MAX_TUPLES: usize = 8;
 /// text in places that it does not charge for, so texts that are used many times must be short.
 const MAX_TEXT: usize = 16 << 10;
 
+/// Most items of a list or map that a template gives a name to. Lists that are put together are as long as
+/// their parts say, without being made.
+const MAX_ITEMS: usize = 1 << 20;
+
 /// What is left of the visits of one render. Cloning is cheap and shares the budget.
 #[derive(Debug, Clone)]
 pub(super) struct Meter(Arc<Inner>);
@@ -93,6 +97,10 @@ impl Meter {
         }
         // One level is asked here; the next ones are shells that know their length.
         let len = object.enumerator_len();
+        if let Some(len) = len.filter(|&len| len > MAX_ITEMS) {
+            let text = format!("a list of {len} items is too long: expected at most {MAX_ITEMS}");
+            return Err(Error::new(ErrorKind::InvalidOperation, text));
+        }
         Ok(Value::from_object(Metered { inner: object.clone(), len, meter: self.clone() }))
     }
 }

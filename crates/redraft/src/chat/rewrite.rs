@@ -22,25 +22,33 @@ pub(crate) struct Prepared {
     inserts: Vec<(usize, String)>,
 }
 
-/// Tokens in all tags of a template, and in one; tags of a template; bytes of a string in it. All are far more
-/// than templates in use have. Each token can cost a few hundred bytes and a stack frame, and each tag a
+/// Tokens in all tags of a template, and in one; tags of a template; bytes of a string and of a line in it. All
+/// are far more than templates in use have. Each token can cost a few hundred bytes and a stack frame, and each tag a
 /// variable.
 const MAX_TOKENS: usize = 50_000;
 const MAX_TAG_TOKENS: usize = 20_000;
 const MAX_TAGS: usize = 5_000;
 const MAX_STRING: usize = 16 << 10;
+const MAX_LINE: usize = 64_000;
 
-/// The tokens of a source up to the first error, which the engine will report better.
+/// The tokens of a source.
 ///
 /// # Errors
-/// The source exceeds a limit.
+/// The source exceeds a limit; those of the engine.
 pub(super) fn tokens(
     source: &str,
     syntax: SyntaxConfig,
 ) -> Result<Vec<(Token<'_>, Range<usize>)>, ChatError> {
     let mut out = Vec::new();
     let (mut tags, mut in_tag) = (0, 0);
-    for (token, span) in tokenize(source, false, syntax).map_while(Result::ok) {
+    // The engine counts columns in 16 bits, and a mistake further right is one of its own.
+    let long = |line: &&str| line.len() > MAX_LINE;
+    if let Some((i, line)) = source.lines().enumerate().find(|(_, line)| long(line)) {
+        let what = "bytes of a line";
+        return Err(ChatError::TooComplex { line: i + 1, what, found: line.len(), max: MAX_LINE });
+    }
+    for token in tokenize(source, false, syntax) {
+        let (token, span) = token.map_err(|e| ChatError::syntax(source, None, &e))?;
         let range = span_range(source, span);
         let over = |what, found, max| ChatError::TooComplex { line: line_of(source, range.start), what, found, max };
         in_tag += 1;
@@ -386,6 +394,7 @@ mod tests {
             (format!("{{{{ 1{} }}}}", "+1".repeat(20_000)), "line 1: 20001 words in a tag"),
             (format!("{{{{ 1{} }}}}", "+1".repeat(9_000)).repeat(3), "line 1: 50001 words in tags"),
             (format!("\n\n{{{{ '{}' }}}}", "a".repeat(20_000)), "line 3: 20002 bytes of a string"),
+            ("\n".to_owned() + &"<".repeat(65_000), "line 2: 65000 bytes of a line"),
         ] {
             let error = tokens(&source, SyntaxConfig::default()).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");

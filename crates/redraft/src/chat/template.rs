@@ -114,7 +114,7 @@ impl ChatTemplate {
         env.set_recursion_limit(MAX_DEPTH);
         functions::add_static(&mut env);
         env.add_template_owned(NAME, sources.prepared.source.clone())
-            .map_err(|e| ChatError::syntax(&sources, &e))?;
+            .map_err(|e| ChatError::syntax(&sources.original, Some(&sources.prepared), &e))?;
         Ok(ChatTemplate { literals, sources, env })
     }
 
