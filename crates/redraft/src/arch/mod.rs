@@ -6,6 +6,7 @@ use redraft_compute::{ComputeError, KvLayout, ProgramBuilder, Val};
 use redraft_gguf::{Gguf, Metadata};
 
 use crate::Error;
+use crate::sampler::PromptWindow;
 use crate::layers::Rotary;
 use crate::weights::WeightLoader;
 
@@ -36,6 +37,9 @@ pub trait Arch: Send + Sync {
     /// Values of the inputs that depend on positions only (RoPE tables), in the order in which
     /// [`prompt`](Self::prompt) and [`canvas`](Self::canvas) declare them.
     fn position_inputs(&self, n_past: usize, rows: usize) -> Vec<Vec<f64>>;
+
+    /// Which prompt tokens canvases see from now on, where a layer has a sliding window.
+    fn set_prompt_window(&mut self, _window: PromptWindow) {}
 
     /// Causal pass over prompt tokens or a committed canvas: extends the KV cache, returns the hidden state
     /// of the last layer `[T, d_model]`.
@@ -83,6 +87,10 @@ pub static ARCHS: &[ArchSpec] = &[diffusion_gemma::SPEC];
 /// [`Error::UnknownArch`] with the names that exist, or the error of a missing key.
 pub fn arch_of(meta: &Metadata) -> Result<&'static ArchSpec, Error> {
     let found = meta.str("general.architecture")?;
+    // Image encoders come as files of their own, next to the model.
+    if found == "clip" || meta.opt_str("general.type")? == Some("mmproj") {
+        return Err(Error::NotText { what: format!("an image encoder (mmproj, architecture `{found}`)") });
+    }
     ARCHS.iter().find(|a| a.name == found).ok_or_else(|| Error::UnknownArch {
         found: found.to_string(),
         known: ARCHS.iter().map(|a| a.name).collect::<Vec<_>>().join(", "),

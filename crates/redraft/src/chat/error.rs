@@ -1,6 +1,7 @@
 //! The error type of chat rendering.
 
 use std::error::Error as _;
+use std::path::PathBuf;
 
 use minijinja::{Error, ErrorKind};
 
@@ -57,6 +58,24 @@ pub enum ChatError {
         found: usize,
         /// The longest that is accepted.
         max: usize,
+    },
+
+    /// A template file that cannot be read.
+    #[error("cannot read the chat template {}: {reason}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+
+    /// A message with an image, a sound or a file in it.
+    #[error("message {message} has a part of type `{part}`: images, sound and files are not supported; expected text")]
+    NotText {
+        /// Which message, from 0.
+        message: usize,
+        /// The type of the part.
+        part: String,
     },
 
     /// The template has more of something than any sensible one.

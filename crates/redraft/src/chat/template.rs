@@ -1,5 +1,8 @@
 //! Chat templates: Jinja, set up as transformers sets it up.
 
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use minijinja::machinery::Token;
@@ -118,13 +121,38 @@ impl ChatTemplate {
         Ok(ChatTemplate { literals, sources, env })
     }
 
+    /// Reads a template from a file.
+    ///
+    /// # Errors
+    /// [`ChatError::File`] if it is no regular file of at most a mebibyte of UTF-8; those of
+    /// [`from_source`](Self::from_source).
+    pub fn from_file(path: &Path) -> Result<ChatTemplate, ChatError> {
+        let error = |reason: String| ChatError::File { path: path.to_owned(), reason };
+        // A device may have no end, and a pipe may never begin.
+        let regular = std::fs::metadata(path).map_err(|e| error(e.to_string()))?.is_file();
+        if !regular {
+            return Err(error("expected a regular file, found something else".into()));
+        }
+        let mut source = Vec::new();
+        let file = File::open(path).map_err(|e| error(e.to_string()))?;
+        file.take(MAX_SOURCE as u64 + 1).read_to_end(&mut source).map_err(|e| error(e.to_string()))?;
+        if source.len() > MAX_SOURCE {
+            return Err(error(format!("expected at most {MAX_SOURCE} bytes, found more")));
+        }
+        let source = String::from_utf8(source).map_err(|e| error(format!("no UTF-8 text: {}", e.utf8_error())))?;
+        ChatTemplate::from_source(&source)
+    }
+
     /// Renders messages.
     ///
     /// # Errors
     ///
     /// [`ChatError::Render`] and [`ChatError::Raised`] with the line of the template,
-    /// [`ChatError::OverBudget`], [`ChatError::Unguardable`].
+    /// [`ChatError::OverBudget`], [`ChatError::Unguardable`], [`ChatError::NotText`].
     pub fn render(&self, messages: &[Message], options: &RenderOptions) -> Result<RenderedPrompt, ChatError> {
+        if let Some((message, part)) = messages.iter().enumerate().find_map(|(i, m)| Some((i, m.media()?))) {
+            return Err(ChatError::NotText { message, part: part.to_owned() });
+        }
         on_large_stack(|| self.render_here(messages, options))
     }
 

@@ -6,7 +6,7 @@ use redraft_compute::TapKey;
 
 use super::{GenerationRecorder, PassRecorder, TraceFile};
 use crate::engine::{CanvasPass, Draws, Philox, Previous, Request, Session, canvas_pass, generate};
-use crate::sampler::sampler;
+use crate::sampler::{PROFILES, sampler};
 use crate::{Error, Model};
 
 /// Takes every input from `golden` (prompt, chunks, canvas, `sc_logits`; or a recorded trajectory with its
@@ -187,6 +187,8 @@ fn trajectory(model: &mut Model, golden: &TraceFile) -> Result<TraceFile, Error>
         max_tokens: n_canvases * draws.canvas_len,
         context_len: model.shape().context_len,
         params: spec.params(model.gguf().metadata(), &overrides.map(|(n, v)| (n.to_string(), v)))?,
+        // Recordings are of transformers.
+        profile: &PROFILES[0],
         sampler: spec,
         end_ids: match c.eos {
             Eos::One(id) => vec![id],
