@@ -43,7 +43,9 @@ pub enum Error {
         known: String,
     },
     /// The file holds something other than a language model.
-    #[error("this file is {what}, not a language model; images are not supported: give the model file itself")]
+    #[error(
+        "this file is {what}, not a language model; images are not supported: give the model file itself"
+    )]
     NotText {
         /// What it is.
         what: String,

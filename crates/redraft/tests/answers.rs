@@ -54,17 +54,65 @@ const CASES: &[Case] = &[
     ("<|channel>thought\nHm.\n<turn|>", "Hm.", "", "[]", &["unclosed_thought"]),
     ("Paris.<|channel>thought\nHm", "Paris.", "Hm", "[]", &["unclosed_thought"]),
     ("<|channel>thou", "", "", "[]", &["unclosed_thought"]),
-    ("<|channel>A long line that is no name of a channel, cut", "A long line that is no name of a channel, cut", "", "[]", &["unclosed_thought"]),
+    (
+        "<|channel>A long line that is no name of a channel, cut",
+        "A long line that is no name of a channel, cut",
+        "",
+        "[]",
+        &["unclosed_thought"],
+    ),
     ("<|channel>final\nParis.<channel|>", "Paris.", "", "[]", &["unknown_channel"]),
     // Calls.
-    ("<|tool_call>call:f{a:<|\"|>x<|\"|>,n:1}<tool_call|><|tool_response>", "", "", r#"[["f", {"a": "x", "n": 1}]]"#, &[]),
-    ("Let me look.<|tool_call>call:f{}<tool_call|><|tool_call>call:g{l:[1]}<tool_call|>", "Let me look.", "", r#"[["f", {}], ["g", {"l": [1]}]]"#, &[]),
-    ("<|channel>thought\nHm<channel|><|tool_call>call:f{}<tool_call|>\ndone", "done", "Hm", r#"[["f", {}]]"#, &[]),
+    (
+        "<|tool_call>call:f{a:<|\"|>x<|\"|>,n:1}<tool_call|><|tool_response>",
+        "",
+        "",
+        r#"[["f", {"a": "x", "n": 1}]]"#,
+        &[],
+    ),
+    (
+        "Let me look.<|tool_call>call:f{}<tool_call|><|tool_call>call:g{l:[1]}<tool_call|>",
+        "Let me look.",
+        "",
+        r#"[["f", {}], ["g", {"l": [1]}]]"#,
+        &[],
+    ),
+    (
+        "<|channel>thought\nHm<channel|><|tool_call>call:f{}<tool_call|>\ndone",
+        "done",
+        "Hm",
+        r#"[["f", {}]]"#,
+        &[],
+    ),
     ("<|channel>thought\nHm<|tool_call>call:f{}<tool_call|>", "", "Hm", r#"[["f", {}]]"#, &[]),
-    ("<|tool_call>call:f{a:<|\"|></x>{}<|\"|>}", "", "", r#"[["f", {"a": "</x>{}"}]]"#, &["unclosed_tool_call"]),
-    ("<|tool_call>call:f{a:London}<tool_call|>", "<|tool_call>call:f{a:London}<tool_call|>", "", "[]", &["unreadable_tool_call"]),
-    ("x<|tool_call>call:f{a:<|\"|>Lon", "x<|tool_call>call:f{a:<|\"|>Lon", "", "[]", &["unreadable_tool_call"]),
-    ("<|tool_call>call:f{<|tool_call>call:g{}<tool_call|>", "<|tool_call>call:f{", "", r#"[["g", {}]]"#, &["unreadable_tool_call"]),
+    (
+        "<|tool_call>call:f{a:<|\"|></x>{}<|\"|>}",
+        "",
+        "",
+        r#"[["f", {"a": "</x>{}"}]]"#,
+        &["unclosed_tool_call"],
+    ),
+    (
+        "<|tool_call>call:f{a:London}<tool_call|>",
+        "<|tool_call>call:f{a:London}<tool_call|>",
+        "",
+        "[]",
+        &["unreadable_tool_call"],
+    ),
+    (
+        "x<|tool_call>call:f{a:<|\"|>Lon",
+        "x<|tool_call>call:f{a:<|\"|>Lon",
+        "",
+        "[]",
+        &["unreadable_tool_call"],
+    ),
+    (
+        "<|tool_call>call:f{<|tool_call>call:g{}<tool_call|>",
+        "<|tool_call>call:f{",
+        "",
+        r#"[["g", {}]]"#,
+        &["unreadable_tool_call"],
+    ),
     ("<|tool_call>call:f{<channel|>x", "<|tool_call>call:f{x", "", "[]", &["unreadable_tool_call"]),
     ("<|tool_call><tool_call|>", "<|tool_call><tool_call|>", "", "[]", &["unreadable_tool_call"]),
 ];
@@ -73,7 +121,8 @@ fn check(name: &str, case: &Case, (deltas, answer): (Vec<Delta>, Answer), failur
     let &(input, text, reasoning, tools, codes) = case;
     let found: Vec<&str> = answer.warnings.iter().map(|w| w.code).collect();
     let tools: Value = serde_json::from_str(tools).unwrap();
-    if (answer.text.as_str(), answer.reasoning.as_str(), &calls(&answer), &found[..]) != (text, reasoning, &tools, codes)
+    if (answer.text.as_str(), answer.reasoning.as_str(), &calls(&answer), &found[..])
+        != (text, reasoning, &tools, codes)
     {
         failures.push(format!("{name} {input:?}: {answer:?}"));
     }
@@ -87,7 +136,9 @@ fn check(name: &str, case: &Case, (deltas, answer): (Vec<Delta>, Answer), failur
         }
     }
     let moved = answer.unclosed_thought && whole.reasoning == answer.text;
-    if whole.text != answer.text || whole.tool_calls != answer.tool_calls || !(whole.reasoning == answer.reasoning || moved)
+    if whole.text != answer.text
+        || whole.tool_calls != answer.tool_calls
+        || !(whole.reasoning == answer.reasoning || moved)
     {
         failures.push(format!("{name} {input:?}: pieces {whole:?}"));
     }
@@ -110,7 +161,16 @@ fn answers_of_text_are_taken_apart_wherever_they_are_cut() {
 /// A vocabulary with all markers.
 fn tokenizer() -> Arc<Tokenizer> {
     let mut p: TokenizerParts = parts("dg-mini");
-    let markers = ["<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", "<|\"|>", "<|tool_response>", "<tool_response|>", "<|think|>"];
+    let markers = [
+        "<|channel>",
+        "<channel|>",
+        "<|tool_call>",
+        "<tool_call|>",
+        "<|\"|>",
+        "<|tool_response>",
+        "<tool_response|>",
+        "<|think|>",
+    ];
     let missing: Vec<&str> = markers.into_iter().filter(|m| !p.tokens.iter().any(|t| t == *m)).collect();
     let added = missing.len();
     p.tokens = p.tokens.iter().chain(missing).collect();
@@ -198,13 +258,13 @@ fn answers_go_back_into_the_history() {
     talk.push(Message::new("user", "Thanks"));
     let prompt = template.render(&talk, &options).unwrap();
     let end = "It is warm.<turn|>\n<|turn>user\nThanks<turn|>\n<|turn>model\n<|channel>thought\n<channel|>";
-    assert_eq!(
-        prompt.text(),
-        format!("<|turn>user\nWeather?<turn|>\n<|turn>model\n{call}{response}{end}")
-    );
+    assert_eq!(prompt.text(), format!("<|turn>user\nWeather?<turn|>\n<|turn>model\n{call}{response}{end}"));
     // A thought that took the place of the answer is still no part of the history.
     let thought = parse_text("<|channel>thought\nsecret", &[]).1;
-    assert_eq!((thought.text.as_str(), thought.to_message().content), ("secret", Content::Text(String::new())));
+    assert_eq!(
+        (thought.text.as_str(), thought.to_message().content),
+        ("secret", Content::Text(String::new()))
+    );
     let only_call = parse_text("<|tool_call>call:f{}<tool_call|>", &[]).1;
     assert_eq!(only_call.to_message().content, Content::None);
 }

@@ -255,3 +255,39 @@ fn messages_keep_the_fields_they_come_with() {
         ])
     );
 }
+
+#[test]
+fn images_are_refused() {
+    let template = ChatTemplate::from_source(builtin_template()).unwrap();
+    let ask = |part: Value| {
+        let given = json!([{"role": "user", "content": "hi"},
+                           {"role": "user", "content": [{"type": "text", "text": "what is this?"}, part]}]);
+        template.render(&messages(&given), &RenderOptions::default())
+    };
+    for (part, kind) in [
+        (json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,"}}), "image_url"),
+        (json!({"type": "image"}), "image"),
+        (json!({"image": "a.png"}), "image"),
+        (json!({"type": "input_audio", "input_audio": {}}), "input_audio"),
+    ] {
+        let error = ask(part).unwrap_err();
+        assert_eq!(error, ChatError::NotText { message: 1, part: kind.to_owned() });
+        assert!(error.to_string().contains("not supported"), "{error}");
+    }
+    ask(json!({"type": "text", "text": "an image"})).unwrap();
+}
+
+#[test]
+fn template_files_are_read_with_a_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.jinja");
+    let read = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).unwrap();
+        ChatTemplate::from_file(&path).map(|_| ()).map_err(|e| e.to_string())
+    };
+    assert_eq!(read(b"{{ 1 }}"), Ok(()));
+    assert!(read(&vec![b'\n'; (1 << 20) + 1]).unwrap_err().contains("at most 1048576 bytes"));
+    assert!(read(b"\xff").unwrap_err().contains("no UTF-8"));
+    assert!(ChatTemplate::from_file(dir.path()).unwrap_err().to_string().contains("a regular file"));
+    assert!(ChatTemplate::from_file(&dir.path().join("none")).unwrap_err().to_string().contains("none"));
+}

@@ -6,8 +6,8 @@ use redraft_compute::{ComputeError, KvLayout, ProgramBuilder, Val};
 use redraft_gguf::{Gguf, Metadata};
 
 use crate::Error;
-use crate::sampler::PromptWindow;
 use crate::layers::Rotary;
+use crate::sampler::PromptWindow;
 use crate::weights::WeightLoader;
 
 /// What the engine needs to know of a model before it runs it.
@@ -203,5 +203,25 @@ impl<'a> Hyper<'a> {
     pub(crate) fn flag_per_layer(&self, name: &str, n: usize) -> Result<Vec<bool>, Error> {
         let list = self.meta.bool_array(&self.key(name))?;
         if list.len() == n { Ok(list) } else { Err(self.wrong(name, format!("{n} entries"), list.len())) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn image_encoders_are_named() {
+        let found = |key: &str, value: &str| {
+            let mut meta = Metadata::new();
+            meta.set("general.architecture", "gemma4");
+            meta.set(key, value);
+            arch_of(&meta).map(|_| ()).unwrap_err().to_string()
+        };
+        for (key, value) in [("general.architecture", "clip"), ("general.type", "mmproj")] {
+            let error = found(key, value);
+            assert!(error.contains("image encoder (mmproj") && error.contains("not supported"), "{error}");
+        }
+        assert!(found("general.type", "model").contains("architecture `gemma4` is not supported"));
     }
 }

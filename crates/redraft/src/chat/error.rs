@@ -43,7 +43,9 @@ pub enum ChatError {
     },
 
     /// The template needs more steps or memory than any sensible one for messages of this size.
-    #[error("chat template, line {line}: rendering needs more than {budget} steps: the template never ends, or makes far more text than it was given")]
+    #[error(
+        "chat template, line {line}: rendering needs more than {budget} steps: the template never ends, or makes far more text than it was given"
+    )]
     OverBudget {
         /// Line of the template, from 1.
         line: usize,
@@ -70,7 +72,9 @@ pub enum ChatError {
     },
 
     /// A message with an image, a sound or a file in it.
-    #[error("message {message} has a part of type `{part}`: images, sound and files are not supported; expected text")]
+    #[error(
+        "message {message} has a part of type `{part}`: images, sound and files are not supported; expected text"
+    )]
     NotText {
         /// Which message, from 0.
         message: usize,

@@ -91,7 +91,8 @@ impl Meter {
         }
         let container = matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::Iterable);
         // The engine has to recognise a namespace to assign to it, and keyword arguments to pass them on.
-        let known = object.is::<Metered>() || value.is_kwargs() || object.type_name().ends_with("::Namespace");
+        let known =
+            object.is::<Metered>() || value.is_kwargs() || object.type_name().ends_with("::Namespace");
         if !container || known {
             return Ok(value);
         }

@@ -50,7 +50,8 @@ pub(super) fn tokens(
     for token in tokenize(source, false, syntax) {
         let (token, span) = token.map_err(|e| ChatError::syntax(source, None, &e))?;
         let range = span_range(source, span);
-        let over = |what, found, max| ChatError::TooComplex { line: line_of(source, range.start), what, found, max };
+        let over =
+            |what, found, max| ChatError::TooComplex { line: line_of(source, range.start), what, found, max };
         in_tag += 1;
         match &token {
             Token::VariableStart | Token::BlockStart => {
@@ -180,7 +181,8 @@ impl Walk<'_> {
                     "endset" => {
                         let line = self.line(close);
                         if let Some(target) = blocks.pop() {
-                            let admit = format!(" %}}{{% set {target} = {}({line},({target})) ", self.function);
+                            let admit =
+                                format!(" %}}{{% set {target} = {}({line},({target})) ", self.function);
                             self.inserts.push((close, admit));
                         }
                     }
@@ -190,7 +192,9 @@ impl Walk<'_> {
                         // `call(x) f(…)`: the first brackets hold parameters.
                         let closes = |(t, _): &(Token<'_>, _)| matches!(t, Token::ParenClose);
                         let from = match inside.first() {
-                            Some((Token::ParenOpen, _)) => inside.iter().position(closes).map_or(0, |i| i + 1),
+                            Some((Token::ParenOpen, _)) => {
+                                inside.iter().position(closes).map_or(0, |i| i + 1)
+                            }
                             _ => 0,
                         };
                         self.expression(&inside[from..]);
@@ -226,7 +230,12 @@ impl Walk<'_> {
                 self.open(first.start, line, "(");
                 match value {
                     // What a namespace starts with gets names like everything else.
-                    [(Token::Ident("namespace"), _), (Token::ParenOpen, _), fields @ .., (Token::ParenClose, r)] => {
+                    [
+                        (Token::Ident("namespace"), _),
+                        (Token::ParenOpen, _),
+                        fields @ ..,
+                        (Token::ParenClose, r),
+                    ] => {
                         self.assignments(fields, r.start, true);
                     }
                     _ => self.expression(value),
@@ -247,7 +256,9 @@ impl Walk<'_> {
         let ends = |(i, (t, _)): (usize, &(Token<'_>, _))| {
             match t {
                 Token::ParenOpen | Token::BracketOpen | Token::BraceOpen => depth += 1,
-                Token::ParenClose | Token::BracketClose | Token::BraceClose => depth = depth.saturating_sub(1),
+                Token::ParenClose | Token::BracketClose | Token::BraceClose => {
+                    depth = depth.saturating_sub(1)
+                }
                 _ => {}
             }
             let dotted = i > 0 && matches!(tokens[i - 1].0, Token::Dot | Token::Pipe);
@@ -358,7 +369,10 @@ mod tests {
             ("{{ [1, x[0]] }}", "{{ M(1,[1, x[0]]) }}"),
             ("a\n{{ f({'a': (1, 2)}, (3)) }}", "a\n{{ f(M(2,{'a': M(2,(1, 2))}), (3)) }}"),
             ("{% if x in ['a'] and not (y) %}", "{% if x in M(1,['a']) and not (y) %}"),
-            ("{% for (a, b) in [[1]] if a in (1,) %}", "{% for (a, b) in M(1,(M(1,[M(1,[1])]))) if a in M(1,(1,)) %}"),
+            (
+                "{% for (a, b) in [[1]] if a in (1,) %}",
+                "{% for (a, b) in M(1,(M(1,[M(1,[1])]))) if a in M(1,(1,)) %}",
+            ),
             ("{%- set ns.a = b + c -%}", "{%- set ns.a = M(1,(b + c)) -%}"),
             ("{% set a, b = 1, 2%}", "{% set a, b = M(1,(1, 2))%}"),
             (

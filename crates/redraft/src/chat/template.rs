@@ -139,7 +139,8 @@ impl ChatTemplate {
         if source.len() > MAX_SOURCE {
             return Err(error(format!("expected at most {MAX_SOURCE} bytes, found more")));
         }
-        let source = String::from_utf8(source).map_err(|e| error(format!("no UTF-8 text: {}", e.utf8_error())))?;
+        let source =
+            String::from_utf8(source).map_err(|e| error(format!("no UTF-8 text: {}", e.utf8_error())))?;
         ChatTemplate::from_source(&source)
     }
 
@@ -190,7 +191,11 @@ impl ChatTemplate {
     fn guards(&self, talk: &Value, options: &RenderOptions, now: i64, plain: &str) -> Option<Vec<usize>> {
         let in_talk = guard::strings(talk);
         let in_extra: Vec<&str> = options.extra.values().flat_map(guard::strings).collect();
-        let others = [Some(self.sources.original.as_str()), options.bos_token.as_deref(), options.eos_token.as_deref()];
+        let others = [
+            Some(self.sources.original.as_str()),
+            options.bos_token.as_deref(),
+            options.eos_token.as_deref(),
+        ];
         let marker = guard::choose_marker(
             in_talk.iter().chain(&in_extra).copied().chain(others.into_iter().flatten()),
         )?;
@@ -234,8 +239,7 @@ impl ChatTemplate {
         if let Value::Object(talk) = talk {
             context.extend(talk.iter().map(|(k, v)| (k.clone(), v.clone())));
         }
-        let rendered =
-            env.get_template(NAME).and_then(|t| t.render(JinjaValue::from(Serde(&context))));
+        let rendered = env.get_template(NAME).and_then(|t| t.render(JinjaValue::from(Serde(&context))));
         // With empty lists in place of the real ones, what was rendered is wrong and other errors mislead.
         if let Some(line) = meter.overrun() {
             return Err(ChatError::OverBudget { line, budget });

@@ -338,7 +338,10 @@ impl Canvas<'_> {
         let len = self.model.shape().canvas_len;
         let n_prefix = self.session.tokens().len();
         let feedback = self.request.self_conditioning && self.model.shape().self_conditioning;
-        let drawn = self.request.profile.draws_of(self.canvas);
+        let drawn = match self.draws.recorded() {
+            true => self.canvas,
+            false => self.request.profile.draws_of(self.canvas),
+        };
         let mut ids = self.draws.initial(drawn, len);
         let mut accepted_per_step = Vec::new();
         let mut first_draft = Duration::ZERO;

@@ -202,7 +202,8 @@ mod tests {
         let mut s = sampler(&[("steps", 4.0), ("confidence", 0.5)]);
         let renoise = [9, 9];
         let mut step = |step, argmax: &[u32], entropy: &[f32]| {
-            s.step(StepView { step, canvas: &renoise, argmax, sample: argmax, entropy, renoise: &renoise }).stop
+            s.step(StepView { step, canvas: &renoise, argmax, sample: argmax, entropy, renoise: &renoise })
+                .stop
         };
         assert_eq!(step(0, &[1, 2], &[0.1, 0.1]), None, "nothing to compare the first step with");
         assert_eq!(step(1, &[1, 3], &[0.1, 0.1]), None, "the argmax changed");
@@ -232,7 +233,8 @@ mod tests {
     #[test]
     fn stability_zero_asks_for_confidence_alone() {
         let mut s = sampler(&[("stability", 0.0), ("confidence", 0.5)]);
-        let view = StepView { step: 0, canvas: &[7], argmax: &[1], sample: &[1], entropy: &[0.1], renoise: &[7] };
+        let view =
+            StepView { step: 0, canvas: &[7], argmax: &[1], sample: &[1], entropy: &[0.1], renoise: &[7] };
         assert_eq!(s.step(view).stop, Some(Stop::Converged));
     }
 

@@ -140,7 +140,10 @@ mod tests {
     #[test]
     fn profiles_have_names() {
         assert_eq!(profile("hf").unwrap(), &PROFILES[0]);
-        assert_eq!((profile("jax").unwrap().window.keys(16), profile("hf").unwrap().window.keys(16)), (16, 15));
+        assert_eq!(
+            (profile("jax").unwrap().window.keys(16), profile("hf").unwrap().window.keys(16)),
+            (16, 15)
+        );
         let error = profile("torch").unwrap_err().to_string();
         assert!(error.contains("hf, jax, llamacpp") && error.contains("torch"), "{error}");
     }

@@ -11,6 +11,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context as _;
 use clap::ValueEnum;
+use redraft::chat::Answer;
 use redraft::compute::Precision;
 use redraft::engine::{Event, Philox, generate};
 use redraft::trace::GenerationRecorder;
@@ -21,7 +22,7 @@ pub(crate) use self::report::number;
 use self::watch::{Watch, Watched};
 use crate::args::generate::GenerateArgs;
 use crate::args::model::ModelArgs;
-use crate::args::prompt::PromptArgs;
+use crate::args::prompt::{PromptArgs, Think};
 use crate::cmd::trace::metadata;
 use crate::exit::Exit;
 use crate::model::Loaded;
@@ -129,7 +130,9 @@ fn answer(
             max_tokens: request.max_tokens,
             canvas_len: model.shape().canvas_len,
             draws,
+            profile: request.profile,
         },
+        &request.prompt,
         live,
         out,
     )?;
@@ -157,11 +160,24 @@ fn answer(
         return Err(e);
     }
     let done = done?;
-    finished?;
-    if done.ids.is_empty() {
-        out.warn("the answer is empty: the model ended at once; another --seed or wording may help");
+    let answer = finished?;
+    show_beside(&args.prompt, &answer, out);
+    report::warnings(&done, &answer).iter().for_each(|w| out.warn(&w.message));
+    Ok(Report::new(&model, &request, &done, &answer, seed, load))
+}
+
+/// What belongs to an answer and is no text of it, for people: on stderr, so that stdout is the answer alone.
+fn show_beside(prompt: &PromptArgs, answer: &Answer, out: Out) {
+    if out.json || out.quiet {
+        return;
     }
-    Ok(Report::new(&model, &request, &done, seed, load))
+    if !answer.reasoning.is_empty() && (prompt.think == Think::On || out.verbose > 0) {
+        out.err(&format!("thought: {}", answer.reasoning));
+    }
+    for call in &answer.tool_calls {
+        let arguments = serde_json::Value::Object(call.arguments.clone());
+        out.err(&format!("tool call: {} {arguments}", call.name));
+    }
 }
 
 /// The steps so far, for `--trace`.

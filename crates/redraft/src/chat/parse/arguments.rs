@@ -234,8 +234,16 @@ mod tests {
             (" call:file-search.v2 { } ", "file-search.v2", json!({})),
             ("call:f{a:'x',b:1,c:true}", "f", json!({"a": "x", "b": 1, "c": true})),
             ("call:f{a:'{[\",:\n]}'}", "f", json!({"a": "{[\",:\n]}"})),
-            ("call:f{a:[1,[],{b:null}],c:{d:'',e:None}}", "f", json!({"a": [1, [], {"b": null}], "c": {"d": "", "e": null}})),
-            ("call:f{ a : 1.5e3 , 'b c' : -2 , \"d\":\"\\u00e9\\n\" ,}", "f", json!({"a": 1500.0, "b c": -2, "d": "é\n"})),
+            (
+                "call:f{a:[1,[],{b:null}],c:{d:'',e:None}}",
+                "f",
+                json!({"a": [1, [], {"b": null}], "c": {"d": "", "e": null}}),
+            ),
+            (
+                "call:f{ a : 1.5e3 , 'b c' : -2 , \"d\":\"\\u00e9\\n\" ,}",
+                "f",
+                json!({"a": 1500.0, "b c": -2, "d": "é\n"}),
+            ),
             ("call:f{größe:18446744073709551615}", "f", json!({"größe": u64::MAX})),
         ] {
             assert_eq!(read(text), Ok((name.to_owned(), arguments)), "{text}");

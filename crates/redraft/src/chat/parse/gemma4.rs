@@ -155,7 +155,10 @@ impl Gemma4 {
         match arguments::call(&symbols) {
             Ok((name, arguments)) => {
                 if !closed {
-                    out.warn("unclosed_tool_call", format!("the call of `{name}` was complete but not closed"));
+                    out.warn(
+                        "unclosed_tool_call",
+                        format!("the call of `{name}` was complete but not closed"),
+                    );
                 }
                 out.call(name, arguments);
             }
