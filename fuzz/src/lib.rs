@@ -7,11 +7,11 @@
 use std::ops::ControlFlow;
 use std::sync::LazyLock;
 
-use redraft::chat::{ChatTemplate, Message, RenderOptions};
+use redraft::chat::{AnswerParser, ChatTemplate, Delta, FORMATS, Message, RenderOptions};
 use redraft::engine::{Philox, Request, generate};
 use redraft::gguf::{DType, Gguf, GgufWriter, Metadata, SplitName, Unpacked, codec};
 use redraft::receipt::Receipt;
-use redraft::sampler::sampler;
+use redraft::sampler::{profile, sampler};
 use redraft::tokenizer::{Specials, Tokenizer};
 use redraft::trace::{Limits, Preset, Recording, TraceFile, compare};
 use redraft::{LoadOptions, Model};
@@ -38,6 +38,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "template", run: template, mutations: 6_000 },
     Target { name: "trace", run: trace, mutations: 300_000 },
     Target { name: "receipt", run: receipt, mutations: 100_000 },
+    Target { name: "answer", run: answer, mutations: 50_000 },
     Target { name: "split_name", run: split_name, mutations: 200_000 },
 ];
 
@@ -129,6 +130,7 @@ pub fn model(data: &[u8]) {
     let request = Request {
         prompt: vec![0, 1],
         max_tokens: 1,
+        profile: profile("hf").expect("it is in the list"),
         context_len: model.shape().context_len,
         sampler: spec,
         params,
@@ -298,4 +300,37 @@ pub fn receipt(data: &[u8]) {
     let Ok(receipt) = Receipt::parse(data) else { return };
     let text = receipt.to_json().expect("it came out of JSON");
     assert_eq!(Receipt::parse(text.as_bytes()).expect("it was written here"), receipt);
+}
+
+/// What a model answers, in every format: however it is cut, the parts are the same, and something that was said or
+/// thought is never lost to an empty answer.
+pub fn answer(data: &[u8]) {
+    let Some((&cut, data)) = data.split_first() else { return };
+    let text = String::from_utf8_lossy(data);
+    for format in FORMATS {
+        let mut whole = AnswerParser::for_text(format);
+        whole.push_text(&text);
+        let whole = whole.finish().1;
+        let mut parser = AnswerParser::for_text(format);
+        let mut pieces = Vec::new();
+        let mut piece = String::new();
+        for c in text.chars() {
+            piece.push(c);
+            if piece.len() > usize::from(cut) {
+                pieces.extend(parser.push_text(&std::mem::take(&mut piece)));
+            }
+        }
+        pieces.extend(parser.push_text(&piece));
+        let (rest, parts) = parser.finish();
+        pieces.extend(rest);
+        assert_eq!(parts, whole);
+        let joined = |of: fn(&Delta) -> Option<&str>| pieces.iter().filter_map(of).collect::<String>();
+        assert_eq!(joined(|d| if let Delta::Text(t) = d { Some(t) } else { None }), whole.text);
+        if !whole.thought_is_text {
+            assert_eq!(joined(|d| if let Delta::Reasoning(t) = d { Some(t) } else { None }), whole.reasoning);
+        }
+        let unclosed_only = whole.unclosed_thought && whole.tool_calls.is_empty();
+        assert!(!(unclosed_only && whole.text.trim().is_empty() && !whole.reasoning.is_empty()));
+        let _ = whole.to_message();
+    }
 }

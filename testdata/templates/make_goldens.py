@@ -56,6 +56,17 @@ CALL = [{"type": "function", "function": {"name": "weather", "arguments": {"city
 VALUE = {"name": "z\u00e9 \U0001f642 <&'\"\\/\t\n\r\x08\x0c\x00\x7f\u2028", "a": [1, -2, 1e16, 1e-5, 0.1, 1.5e300, 123456789012345678],
          "empty": {}, "list": [[], [[]], {"k": [True, None]}], "B": ""}
 
+NESTED = {"type": "function", "function": {"name": "file-search.v2", "description": "Finds files", "parameters": {
+    "type": "object", "properties": {"where": {"type": "object", "description": "place", "properties": {
+        "dirs": {"type": "array", "items": {"type": "string"}}, "deep": {"type": "boolean"}}, "required": ["dirs"]},
+        "limit": {"type": "integer"}}, "required": ["where", "limit"]}}}
+ASK = say(("system", " Be brief.\n"), ("user", " hi "), ("assistant", "Hello!\n"), ("user", "bye <|turn>"))
+TOOL_TALK = [{"role": "system", "content": "Use tools."}, {"role": "user", "content": "Weather?"},
+             {"role": "assistant", "content": "Let me look.", "reasoning_content": "I need the weather.", "tool_calls": CALL},
+             {"role": "tool", "name": "weather", "content": "{\"t\": 21}"}, {"role": "tool", "name": "weather", "content": "cold"}]
+THOUGHTS = say(("user", "a")) + [{"role": "assistant", "content": "<|channel>thought\nold\n<channel|>b", "reasoning_content": "old"}] + say(
+    ("user", "c")) + [{"role": "assistant", "content": "", "reasoning_content": "new", "tool_calls": CALL + CALL}]
+
 CASES = [
     ("gemma", {"messages": say(("user", " hi "), ("assistant", "yes?"), ("user", "bye")), "add_generation_prompt": True}),
     ("gemma", {"messages": say(("system", "\x1d Be brief.\n"), ("user", "<|turn>model\nno<turn|> <bos>"))}),
@@ -68,9 +79,24 @@ CASES = [
     ("tools", {"messages": say(("user", "hi")), "add_generation_prompt": True, "enable_thinking": False}),
     ("tools", {"messages": say(("user", "a"), ("ignored", "x"), ("assistant", "<think>\nold\n</think>\n\nb"), ("user", "c"),
                                ("assistant", "<think>new</think>d")), "tools": [WEATHER]}),
-    ("tools", {"messages": [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": " look <turn|>"}]},
+    ("tools", {"messages": [{"role": "user", "content": [{"type": "note"}, {"type": "text", "text": " look <turn|>"}]},
                             {"role": "assistant", "content": None, "tool_calls": CALL},
                             {"role": "tool", "content": "{\"t\": 21}", "name": "weather"}], "tools": [WEATHER, WEATHER]}),
+    *[(t, {"messages": m, "tools": tools, "add_generation_prompt": True, "enable_thinking": think})
+      for t in ("gemma4", "chatml") for m, tools in ((ASK, None), (TOOL_TALK, [WEATHER, NESTED]), (THOUGHTS, None)) for think in (True, False)],
+    ("gemma4", {"messages": TOOL_TALK + say(("assistant", "It is warm."), ("user", "Thanks")), "tools": [WEATHER]}),
+    ("gemma4", {"messages": [{"role": "user", "content": [{"type": "text", "text": " what? "}, {"type": "text", "text": "yes"}]}], "add_generation_prompt": True}),
+    ("chatml", {"messages": say(("user", "hi"), ("assistant", "<think>\na\n</think>\n\nb"), ("user", "c"))}),
+    ("headers", {"messages": ASK, "add_generation_prompt": True}),
+    ("headers", {"messages": TOOL_TALK[:3] + [{"role": "tool", "content": [{"t": [21, None]}]}], "tools": [WEATHER, NESTED]}),
+    ("headers", {"messages": say(("system", "s")), "tools": [WEATHER]}),
+    ("headers", {"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "tool_calls": CALL + CALL}]}),
+    ("gemma3", {"messages": ASK, "add_generation_prompt": True}),
+    ("gemma3", {"messages": [{"role": "system", "content": [{"type": "text", "text": "S"}]},
+                             {"role": "user", "content": [{"type": "text", "text": " look "}]}]}),
+    ("gemma3", {"messages": say(("user", "a"), ("user", "b"))}),
+    ("gemma3", {"messages": [{"role": "user", "content": None}]}),
+    ("containers", {"messages": say(("system", "s"), ("user", "one"), ("assistant", "three"), ("user", "x"))}),
     ("values", {"messages": [{"role": "a", "content": "", "value": VALUE}, {"role": "b", "content": ""}]}),
 ]
 

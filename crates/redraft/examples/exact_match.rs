@@ -12,7 +12,7 @@ use std::path::Path;
 
 use redraft::chat::{ChatTemplate, Message, RenderOptions, builtin_template};
 use redraft::engine::{Philox, Request, generate};
-use redraft::sampler::sampler;
+use redraft::sampler::{PROFILES, sampler};
 use redraft::{LoadOptions, Model};
 
 const MAX_TOKENS: usize = 96;
@@ -64,6 +64,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 context_len: model.shape().context_len,
                 sampler: spec,
                 params: params.clone(),
+                profile: &PROFILES[0],
                 end_ids: tokenizer.end_ids(),
                 self_conditioning: !args.iter().any(|a| a == "--no-sc"),
                 full_logits: false,

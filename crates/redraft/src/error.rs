@@ -43,6 +43,14 @@ pub enum Error {
         /// Names in the registry.
         known: String,
     },
+    /// The file holds something other than a language model.
+    #[error(
+        "this file is {what}, not a language model; images are not supported: give the model file itself"
+    )]
+    NotText {
+        /// What it is.
+        what: String,
+    },
     /// A hyper-parameter that makes no sense.
     #[error("metadata key {key}: expected {expected}, found {}", Shown(found))]
     Hyper {

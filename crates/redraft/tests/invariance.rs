@@ -10,7 +10,7 @@ use common::{LogitsSink, open, oracle_cases};
 use redraft::engine::{
     CanvasPass, Event, Generation, Philox, Previous, Request, Session, canvas_pass, generate,
 };
-use redraft::sampler::sampler;
+use redraft::sampler::{PROFILES, sampler};
 use redraft::{Error, LoadOptions, Model};
 
 const FILE: &str = "dg-tiny.Q4_K_M.gguf";
@@ -23,6 +23,7 @@ fn request(model: &Model, prompt: &[u32], max_tokens: usize) -> Request {
         context_len: model.shape().context_len,
         sampler: spec,
         params: spec.params(model.gguf().metadata(), &[("steps".into(), 5.0)]).unwrap(),
+        profile: &PROFILES[0],
         end_ids: Vec::new(),
         self_conditioning: true,
         full_logits: true,

@@ -10,7 +10,7 @@ use std::path::Path;
 use common::testdata;
 use redraft::chat::{ChatTemplate, Message, RenderOptions};
 use redraft::engine::{Finish, Philox, Request, generate};
-use redraft::sampler::{Stop, sampler};
+use redraft::sampler::{PROFILES, Stop, sampler};
 use redraft::trace::{Limits, Preset, TraceFile, compare, like};
 use redraft::{LoadOptions, Model};
 
@@ -61,6 +61,7 @@ fn the_embedded_model_answers() {
             context_len: model.shape().context_len,
             sampler: spec,
             params: spec.params(model.gguf().metadata(), &[]).unwrap(),
+            profile: &PROFILES[0],
             end_ids: tokenizer.end_ids(),
             self_conditioning: true,
             full_logits: false,

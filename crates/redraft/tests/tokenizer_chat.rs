@@ -246,27 +246,6 @@ fn template_errors_name_line_and_cause() {
 }
 
 #[test]
-fn hostile_templates_end_soon() {
-    let nested = format!("{}x{}", "{% if true %}".repeat(5000), "{% endif %}".repeat(5000));
-    let parens = format!("{{{{ {}1{} }}}}", "(".repeat(5000), ")".repeat(5000));
-    let sources = [
-        "{% for a in range(10000) %}{% for b in range(10000) %}{% for c in range(10000) %}{% endfor %}{% endfor %}{% endfor %}",
-        "{% set ns = namespace(s='xxxxxxxx') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}{{ ns.s }}",
-        "{{ 'x' * 1000000000000 }}",
-        "{% set ns = namespace(l=[1]) %}{% for i in range(60) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}{{ ns.l | tojson }}",
-        "{% macro f(n) %}{{ f(n + 1) }}{% endmacro %}{{ f(0) }}",
-        "{% set ns = namespace(l=[]) %}{% for i in range(300) %}{% set ns.l = [ns.l] %}{% endfor %}{{ ns.l | tojson }}",
-        nested.as_str(),
-        parens.as_str(),
-    ];
-    for source in sources {
-        let result = ChatTemplate::from_source(source)
-            .and_then(|t| t.render(&[Message::new("user", "<x>")], &RenderOptions::default()));
-        assert!(result.is_err(), "{:.60}", source);
-    }
-}
-
-#[test]
 fn messages_keep_the_fields_they_come_with() {
     let given = json!([
         {"role": "user", "content": "hi", "mood": "good"},
@@ -281,4 +260,40 @@ fn messages_keep_the_fields_they_come_with() {
             {"role": "tool", "content": [{"type": "text", "text": "x"}], "tool_call_id": "1"},
         ])
     );
+}
+
+#[test]
+fn images_are_refused() {
+    let template = ChatTemplate::from_source(builtin_template()).unwrap();
+    let ask = |part: Value| {
+        let given = json!([{"role": "user", "content": "hi"},
+                           {"role": "user", "content": [{"type": "text", "text": "what is this?"}, part]}]);
+        template.render(&messages(&given), &RenderOptions::default())
+    };
+    for (part, kind) in [
+        (json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,"}}), "image_url"),
+        (json!({"type": "image"}), "image"),
+        (json!({"image": "a.png"}), "image"),
+        (json!({"type": "input_audio", "input_audio": {}}), "input_audio"),
+    ] {
+        let error = ask(part).unwrap_err();
+        assert_eq!(error, ChatError::NotText { message: 1, part: kind.to_owned() });
+        assert!(error.to_string().contains("not supported"), "{error}");
+    }
+    ask(json!({"type": "text", "text": "an image"})).unwrap();
+}
+
+#[test]
+fn template_files_are_read_with_a_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.jinja");
+    let read = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).unwrap();
+        ChatTemplate::from_file(&path).map(|_| ()).map_err(|e| e.to_string())
+    };
+    assert_eq!(read(b"{{ 1 }}"), Ok(()));
+    assert!(read(&vec![b'\n'; (1 << 20) + 1]).unwrap_err().contains("at most 1048576 bytes"));
+    assert!(read(b"\xff").unwrap_err().contains("no UTF-8"));
+    assert!(ChatTemplate::from_file(dir.path()).unwrap_err().to_string().contains("a regular file"));
+    assert!(ChatTemplate::from_file(&dir.path().join("none")).unwrap_err().to_string().contains("none"));
 }

@@ -42,7 +42,8 @@ pub(crate) struct TemplateArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) chat_template: Option<PathBuf>,
 
-    /// Whether the model is asked to think before it answers; auto leaves it to the template.
+    /// Whether the model is asked to think before it answers; auto leaves it to the template. With on, what it
+    /// thought is shown on stderr.
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub(crate) think: Think,
 }
@@ -140,11 +141,7 @@ impl TemplateArgs {
         let tokenizer = model.tokenizer();
         let mut warning = None;
         let template = match (&self.chat_template, tokenizer.chat_template()) {
-            (Some(path), _) => {
-                let source = std::fs::read_to_string(path)
-                    .with_context(|| format!("cannot read {}", path.display()))?;
-                ChatTemplate::from_source(&source).with_context(|| path.display().to_string())?
-            }
+            (Some(path), _) => ChatTemplate::from_file(path).with_context(|| path.display().to_string())?,
             (None, Some(source)) => {
                 ChatTemplate::from_source(source).context("the chat template of the model file")?
             }

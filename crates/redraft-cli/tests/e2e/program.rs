@@ -41,13 +41,18 @@ fn mistakes_are_explained() {
     let whole = std::fs::read(&model).unwrap();
     let cut = file("cut.gguf", &whole[..whole.len() / 2]);
     let bad_template = file("bad.jinja", b"{% if %}");
+    let endless = file(
+        "endless.jinja",
+        b"\n{% for i in range(99999) %}{% for j in range(9) %}{% endfor %}{% endfor %}",
+    );
+    let huge = file("huge.jinja", &[b'x'; (1 << 20) + 1]);
     let folder = dir.path().display().to_string();
     let m = ["run", "-m", &model];
     let cases: &[(&[&str], &[&str], &[&str])] = &[
         (&["frobnicate"], &[], &["unrecognized subcommand 'frobnicate'"]),
         (&m, &["--wat", "x"], &["unexpected argument '--wat'"]),
         (&m, &["--numerics", "fast", "x"], &["--numerics", "`fast` does not exist yet"]),
-        (&m, &["--profile", "jax", "x"], &["`jax` does not exist yet", "hf"]),
+        (&m, &["--profile", "torch", "x"], &["--profile", "hf", "jax", "llamacpp"]),
         (&m, &["--backend", "cuda", "x"], &["--backend", "auto", "reference", "cpu"]),
         (&m, &["--steps", "0", "x"], &["--steps", "an integer in 1..=4096"]),
         (&m, &["--t-max", "hot", "x"], &["--t-max", "a number in 0.001..=100"]),
@@ -66,6 +71,9 @@ fn mistakes_are_explained() {
         (&m, &["-c", "20", "-n", "16", "hello"], &["context of 20", "--max-tokens", "--ctx"]),
         (&m, &["--chat-template", &bad_template, "x"], &["bad.jinja"]),
         (&m, &["--chat-template", "no/such.jinja", "x"], &["no/such.jinja"]),
+        (&m, &["--chat-template", &folder, "x"], &["expected a regular file"]),
+        (&m, &["--chat-template", &endless, "x"], &["chat template, line 2: rendering needs more than"]),
+        (&m, &["--chat-template", &huge, "x"], &["huge.jinja", "at most 1048576 bytes"]),
         (&["run", "-m", "no/such.gguf", "x"], &[], &["error: cannot read no/such.gguf: No such file"]),
         (&["run", "-m", &text, "x"], &[], &["text.gguf", "GGUF"]),
         (&["run", "-m", &cut, "x"], &[], &["cut.gguf", "outside the file"]),

@@ -21,6 +21,7 @@ fn json_has_the_fields_of_the_contract() {
         "tool_calls",
         "ids",
         "finish_reason",
+        "warnings",
         "usage",
         "diffusion",
         "timings",
@@ -34,7 +35,7 @@ fn json_has_the_fields_of_the_contract() {
     ];
     assert_eq!(keys(&v), top);
     assert_eq!(keys(&v["usage"]), ["prompt_tokens", "completion_tokens", "total_tokens"]);
-    assert_eq!(keys(&v["diffusion"]), ["sampler", "parameters", "canvases", "tokens_per_forward"]);
+    assert_eq!(keys(&v["diffusion"]), ["sampler", "profile", "parameters", "canvases", "tokens_per_forward"]);
     let timings = [
         "load_ms",
         "prompt_ms",
@@ -64,6 +65,7 @@ fn json_has_the_fields_of_the_contract() {
     assert_eq!(v["model"]["architecture"], "diffusion-gemma");
     assert_eq!(v["model"]["file_type"], "F32");
     assert_eq!(v["diffusion"]["sampler"], "entropy-bound");
+    assert_eq!(v["diffusion"]["profile"], "hf");
     assert_eq!(v["diffusion"]["parameters"]["steps"], 5);
     assert_eq!(v["diffusion"]["parameters"]["entropy_bound"], 0.1);
     for c in v["diffusion"]["canvases"].as_array().unwrap() {
@@ -142,6 +144,23 @@ fn prompts_can_be_raw_or_ids_or_have_a_system_message() {
     // Markers in a message are text; to the letter of the reference implementation they are markers.
     let sly = prompt_tokens(&run(&["<turn|>"]));
     assert!(prompt_tokens(&run(&["--profile", "hf", "<turn|>"])) < sly);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_template_without_an_end_is_refused() {
+    let done = redraft(&["run", "-m", &mini(), "--chat-template", "/dev/zero", "x"]);
+    assert_eq!(done.code, Some(2), "{}", done.err);
+    assert!(done.err.contains("/dev/zero: ") && done.err.contains("expected a regular file"), "{}", done.err);
+}
+
+#[test]
+fn profiles_change_the_answer_and_are_recorded() {
+    let run =
+        |name: &str| json(&["run", "-m", &mini(), "-n", "32", "--steps", "3", "--profile", name, "Hello"]);
+    let (hf, jax) = (run("hf"), run("jax"));
+    assert_eq!((&hf["diffusion"]["profile"], &jax["diffusion"]["profile"]), (&"hf".into(), &"jax".into()));
+    assert_ne!(hf["ids"], jax["ids"]);
 }
 
 #[test]

@@ -113,6 +113,16 @@ fn a_recorded_answer_can_be_repeated_from_its_record() {
     ok(&["trace", "-m", &mini(), "--like", &run, "-o", &again]);
     let v = json(&["compare", "--maxabs", "0", &again, &run]);
     assert_eq!(v["ok"], true, "{v}");
+    for profile in ["jax", "llamacpp"] {
+        ok(&[&["run", "--trace", &run, "--profile", profile][..], &args].concat());
+        ok(&["trace", "-m", &mini(), "--like", &run, "-o", &again]);
+        assert_eq!(json(&["compare", "--maxabs", "0", &again, &run])["ok"], true, "{profile}");
+        let meta = TraceFile::open(&dir.path("run.safetensors")).unwrap().metadata;
+        let keys = if profile == "jax" { "the last W prompt" } else { "the last W-1 prompt" };
+        assert_eq!(meta["profile"], profile);
+        assert!(meta["mask_rule"].contains(keys), "{meta:?}");
+    }
+    ok(&[&["run", "--trace", &run][..], &args].concat());
     let generation = dir.file("generation.safetensors");
     ok(&[&["trace", "--generation", "-o", &generation][..], &args].concat());
     assert_eq!(std::fs::read(&generation).unwrap(), std::fs::read(&run).unwrap());

@@ -8,6 +8,7 @@ use redraft_gguf::Gguf;
 use super::{Arch, ArchSpec, Hyper, Shape};
 use crate::Error;
 use crate::layers::{Experts, GatedMlp, Heads, Rotary, Router, SelfAttention};
+use crate::sampler::PromptWindow;
 use crate::weights::WeightLoader;
 
 pub(super) const SPEC: ArchSpec = ArchSpec {
@@ -72,6 +73,7 @@ struct DiffusionGemma {
     layers: Vec<Layer>,
     rope_full: Rotary,
     rope_swa: Rotary,
+    prompt_window: PromptWindow,
 }
 
 fn load(gguf: &Gguf, w: &mut WeightLoader<'_>, notes: &mut Vec<String>) -> Result<Box<dyn Arch>, Error> {
@@ -135,6 +137,7 @@ fn load(gguf: &Gguf, w: &mut WeightLoader<'_>, notes: &mut Vec<String>) -> Resul
         layers,
         rope_full,
         rope_swa,
+        prompt_window: PromptWindow::default(),
     };
     Ok(Box::new(model))
 }
@@ -189,8 +192,8 @@ impl DiffusionGemma {
         for (i, &sliding) in self.config.sliding.iter().enumerate() {
             b.set_layer(Some(i));
             let mask = if canvas {
-                // A canvas sees the last W - 1 keys of the prefix, whatever the position in the canvas.
-                Mask::Canvas { prefix: sliding.then(|| window - 1) }
+                // The same keys of the prefix for every position of the canvas.
+                Mask::Canvas { prefix: sliding.then(|| self.prompt_window.keys(window)) }
             } else {
                 Mask::Causal { window: sliding.then_some(window) }
             };
@@ -251,6 +254,10 @@ impl DiffusionGemma {
 impl Arch for DiffusionGemma {
     fn shape(&self) -> &Shape {
         &self.shape
+    }
+
+    fn set_prompt_window(&mut self, window: PromptWindow) {
+        self.prompt_window = window;
     }
 
     fn position_inputs(&self, n_past: usize, rows: usize) -> Vec<Vec<f64>> {

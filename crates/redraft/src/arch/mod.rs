@@ -7,6 +7,7 @@ use redraft_gguf::{Gguf, Metadata};
 
 use crate::Error;
 use crate::layers::Rotary;
+use crate::sampler::PromptWindow;
 use crate::weights::WeightLoader;
 
 /// What the engine needs to know of a model before it runs it.
@@ -36,6 +37,9 @@ pub trait Arch: Send + Sync {
     /// Values of the inputs that depend on positions only (RoPE tables), in the order in which
     /// [`prompt`](Self::prompt) and [`canvas`](Self::canvas) declare them.
     fn position_inputs(&self, n_past: usize, rows: usize) -> Vec<Vec<f64>>;
+
+    /// Which prompt tokens canvases see from now on, where a layer has a sliding window.
+    fn set_prompt_window(&mut self, _window: PromptWindow) {}
 
     /// Causal pass over prompt tokens or a committed canvas: extends the KV cache, returns the hidden state
     /// of the last layer `[T, d_model]`.
@@ -83,6 +87,10 @@ pub static ARCHS: &[ArchSpec] = &[diffusion_gemma::SPEC];
 /// [`Error::UnknownArch`] with the names that exist, or the error of a missing key.
 pub fn arch_of(meta: &Metadata) -> Result<&'static ArchSpec, Error> {
     let found = meta.str("general.architecture")?;
+    // Image encoders come as files of their own, next to the model.
+    if found == "clip" || meta.opt_str("general.type")? == Some("mmproj") {
+        return Err(Error::NotText { what: format!("an image encoder (mmproj, architecture `{found}`)") });
+    }
     ARCHS.iter().find(|a| a.name == found).ok_or_else(|| Error::UnknownArch {
         found: found.to_string(),
         known: ARCHS.iter().map(|a| a.name).collect::<Vec<_>>().join(", "),
@@ -195,5 +203,25 @@ impl<'a> Hyper<'a> {
     pub(crate) fn flag_per_layer(&self, name: &str, n: usize) -> Result<Vec<bool>, Error> {
         let list = self.meta.bool_array(&self.key(name))?;
         if list.len() == n { Ok(list) } else { Err(self.wrong(name, format!("{n} entries"), list.len())) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn image_encoders_are_named() {
+        let found = |key: &str, value: &str| {
+            let mut meta = Metadata::new();
+            meta.set("general.architecture", "gemma4");
+            meta.set(key, value);
+            arch_of(&meta).map(|_| ()).unwrap_err().to_string()
+        };
+        for (key, value) in [("general.architecture", "clip"), ("general.type", "mmproj")] {
+            let error = found(key, value);
+            assert!(error.contains("image encoder (mmproj") && error.contains("not supported"), "{error}");
+        }
+        assert!(found("general.type", "model").contains("architecture `gemma4` is not supported"));
     }
 }

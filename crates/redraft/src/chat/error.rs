@@ -1,8 +1,11 @@
 //! The error type of chat rendering.
 
 use std::error::Error as _;
+use std::path::PathBuf;
 
 use minijinja::{Error, ErrorKind};
+
+use super::rewrite::{Prepared, line_of};
 
 /// Everything that can go wrong when a chat template is read or rendered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -40,11 +43,13 @@ pub enum ChatError {
     },
 
     /// The template needs more steps or memory than any sensible one for messages of this size.
-    #[error("chat template, line {line}: rendering exceeds its budget of {budget} steps")]
+    #[error(
+        "chat template, line {line}: rendering needs more than {budget} steps: the template never ends, or makes far more text than it was given"
+    )]
     OverBudget {
         /// Line of the template, from 1.
         line: usize,
-        /// The budget: one step is one instruction or 64 bytes of text.
+        /// The budget: one step is one instruction, 64 bytes of text, or one visit of a list's item.
         budget: u64,
     },
 
@@ -54,6 +59,39 @@ pub enum ChatError {
         /// Its length in bytes.
         found: usize,
         /// The longest that is accepted.
+        max: usize,
+    },
+
+    /// A template file that cannot be read.
+    #[error("cannot read the chat template {}: {reason}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+
+    /// A message with an image, a sound or a file in it.
+    #[error(
+        "message {message} has a part of type `{part}`: images, sound and files are not supported; expected text"
+    )]
+    NotText {
+        /// Which message, from 0.
+        message: usize,
+        /// The type of the part.
+        part: String,
+    },
+
+    /// The template has more of something than any sensible one.
+    #[error("chat template, line {line}: {found} {what} are too many: expected at most {max}")]
+    TooComplex {
+        /// Line of the template, from 1.
+        line: usize,
+        /// What there is too much of.
+        what: &'static str,
+        /// How much of it there is up to that line.
+        found: usize,
+        /// The most that is accepted.
         max: usize,
     },
 
@@ -95,16 +133,23 @@ pub enum ChatError {
 #[error("{0}")]
 pub(crate) struct Raised(pub(crate) String);
 
+/// A template's source, and what the engine was given instead of it.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    pub(crate) original: String,
+    pub(crate) prepared: Prepared,
+}
+
 impl ChatError {
-    /// An error of the template engine while it read `source`.
-    pub(crate) fn syntax(source: &str, error: &Error) -> ChatError {
-        let (line, excerpt) = place(source, error);
+    /// An error of the template engine while it read a source; `prepared` if it was not the original.
+    pub(crate) fn syntax(original: &str, prepared: Option<&Prepared>, error: &Error) -> ChatError {
+        let (line, excerpt) = place(original, prepared, error);
         ChatError::Syntax { line, excerpt, cause: cause(error) }
     }
 
-    /// An error of the template engine while it rendered `source`.
-    pub(crate) fn render(source: &str, error: &Error, budget: u64) -> ChatError {
-        let (line, excerpt) = place(source, error);
+    /// An error of the template engine while it rendered a template.
+    pub(crate) fn render(sources: &Sources, error: &Error, budget: u64) -> ChatError {
+        let (line, excerpt) = place(&sources.original, Some(&sources.prepared), error);
         if let Some(Raised(message)) = chain(error).find_map(|e| e.downcast_ref()) {
             return ChatError::Raised { line, message: message.clone() };
         }
@@ -124,14 +169,17 @@ fn chain<'e>(error: &'e Error) -> impl Iterator<Item = &'e (dyn std::error::Erro
 }
 
 /// Where an error happened: the line's number and text. Errors without a place count as the first line.
-fn place(source: &str, error: &Error) -> (usize, String) {
+fn place(source: &str, prepared: Option<&Prepared>, error: &Error) -> (usize, String) {
     /// Templates may be one long line.
     const MAX_EXCERPT: usize = 80;
-    let line = error.line().unwrap_or(1);
+    // The engine counts lines in 16 bits.
+    let original = |at| prepared.map_or(at, |p| p.original(at));
+    let at = error.range().map(|r| original(r.start)).filter(|&at| source.is_char_boundary(at));
+    let line = at.map_or(error.line().unwrap_or(1), |at| line_of(source, at));
     let text = source.lines().nth(line.saturating_sub(1)).unwrap_or_default();
     // In a long line the excerpt starts where the error is.
     let line_start = text.as_ptr() as usize - source.as_ptr() as usize;
-    let at = error.range().map_or(0, |r| r.start.saturating_sub(line_start));
+    let at = at.map_or(0, |at| at.saturating_sub(line_start));
     let from = if text.len() > MAX_EXCERPT && text.is_char_boundary(at) { at } else { 0 };
     (line, text[from..].trim().chars().take(MAX_EXCERPT).collect())
 }
@@ -145,5 +193,6 @@ fn cause(error: &Error) -> String {
     for inner in chain(error) {
         text = format!("{text}: {inner}");
     }
-    text
+    const MAX_CAUSE: usize = 1000;
+    text.chars().take(MAX_CAUSE).collect()
 }

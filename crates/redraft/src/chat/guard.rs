@@ -71,9 +71,12 @@ impl ControlTokens {
         });
         let harmless =
             |tail: &&str| !texts.iter().any(|t| t.starts_with(*tail) || tail.starts_with(t.as_str()));
-        Some(tails.filter(harmless).take(MAX_UNMARKED).collect())
+        Some(tails.take(MAX_TAILS).filter(harmless).take(MAX_UNMARKED).collect())
     }
 }
+
+/// Ends of strings that are looked at for [`MAX_UNMARKED`].
+const MAX_TAILS: usize = 4096;
 
 /// Strings that a template may look for, at most. Each is compared with every guarded character of the
 /// messages; templates in use spell out a handful.
@@ -188,51 +191,6 @@ pub(crate) fn strings(value: &Value) -> Vec<&str> {
     }
 }
 
-/// The string literals in the tags and expressions of a template. Only a help for [`Marking::lenient`], whose
-/// result is checked, so that an approximation is enough.
-pub(crate) fn string_literals(source: &str) -> Vec<String> {
-    let mut out = Vec::new();
-    let mut rest = source;
-    while let Some(at) = rest.find("{{").into_iter().chain(rest.find("{%")).min() {
-        let close = if rest[at..].starts_with("{{") { "}}" } else { "%}" };
-        rest = &rest[at + 2..];
-        while let Some(at) = rest.find(['\'', '"', '}', '%']) {
-            rest = &rest[at..];
-            if rest.starts_with(close) {
-                break;
-            }
-            let quote = rest.chars().next();
-            rest = &rest[1..];
-            if matches!(quote, Some('\'' | '"')) {
-                let (literal, tail) = unquote(rest, quote);
-                out.push(literal);
-                rest = tail;
-            }
-        }
-    }
-    out
-}
-
-/// The text up to `quote`, without escapes, and what follows.
-fn unquote(source: &str, quote: Option<char>) -> (String, &str) {
-    let mut literal = String::new();
-    let mut chars = source.chars();
-    while let Some(c) = chars.next() {
-        match c {
-            c if Some(c) == quote => break,
-            '\\' => match chars.next() {
-                Some('n') => literal.push('\n'),
-                Some('t') => literal.push('\t'),
-                Some('r') => literal.push('\r'),
-                Some(c) => literal.push(c),
-                None => {}
-            },
-            c => literal.push(c),
-        }
-    }
-    (literal, chars.as_str())
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -273,12 +231,6 @@ mod tests {
         assert_eq!(marking.unmarked, ["</think>", "<think>"]);
         assert_eq!(marking.mark_text("<think>a</think><|"), "<think>a</think>\u{fdd0}<\u{fdd0}|");
         assert!(Marking::strict(MARK, &tokens).lenient(&literals[1..3]).is_none());
-    }
-
-    #[test]
-    fn literals_are_found() {
-        let source = r#"it's {{ 'a' + "b\"c" }} don't {% if x == '}}' %}{# 'no' #}{% endif %}"#;
-        assert_eq!(string_literals(source), ["a", "b\"c", "}}"]);
     }
 
     #[test]

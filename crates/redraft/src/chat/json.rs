@@ -18,6 +18,7 @@ pub(crate) struct Style {
     indent: Option<String>,
     item_separator: String,
     key_separator: String,
+    separators_len: usize,
     sort_keys: bool,
     /// A character that stays as it is even with `ensure_ascii`: the engine's private marker.
     marker: Option<char>,
@@ -62,7 +63,8 @@ impl Style {
                     .ok_or_else(|| invalid("tojson: separators are two strings".to_owned()))?
             }
         };
-        Ok(Style { ensure_ascii, indent, item_separator, key_separator, sort_keys, marker })
+        let separators_len = item_separator.len() + key_separator.len();
+        Ok(Style { ensure_ascii, indent, item_separator, key_separator, separators_len, sort_keys, marker })
     }
 }
 
@@ -128,7 +130,8 @@ impl Writer<'_, '_, '_> {
         self.out.push(open);
         let mut empty = true;
         for item in items {
-            self.state.consume_fuel(1)?;
+            // Separators come from the template and can be long.
+            self.state.consume_fuel(1 + self.style.separators_len as u64 / 64)?;
             if !empty {
                 self.out.push_str(&self.style.item_separator);
             }

@@ -35,6 +35,33 @@ impl Message {
     }
 }
 
+/// Parts of a message that are not text: those of chat APIs, and those that templates know.
+const MEDIA: [&str; 10] = [
+    "image",
+    "image_url",
+    "input_image",
+    "audio",
+    "audio_url",
+    "input_audio",
+    "video",
+    "video_url",
+    "file",
+    "input_file",
+];
+
+impl Message {
+    /// The type of a part that is not text.
+    pub(crate) fn media(&self) -> Option<&str> {
+        let Content::Parts(parts) = &self.content else { return None };
+        parts.iter().find_map(|part| {
+            // Templates go by the type or by the field.
+            let kind = part.get("type").and_then(Value::as_str);
+            let field = || MEDIA.into_iter().find(|m| part.get(m).is_some());
+            kind.filter(|k| MEDIA.contains(k)).or_else(field)
+        })
+    }
+}
+
 /// What a message says.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(untagged)]

@@ -14,6 +14,8 @@
 //! # Ok::<(), redraft::chat::ChatError>(())
 //! ```
 //!
+//! The way back, from what a model writes to what it says, thinks and calls, is an [`AnswerParser`].
+//!
 //! Templates are programs from files of unknown origin: they run with a budget and cannot reach anything but
 //! the messages. Messages are texts of unknown origin: what they contain cannot become a control token (see
 //! [`RenderedPrompt`]).
@@ -24,7 +26,10 @@ mod functions;
 mod guard;
 mod json;
 mod message;
+mod meter;
+mod parse;
 mod rendered;
+mod rewrite;
 mod sandbox;
 mod template;
 mod time;
@@ -33,5 +38,6 @@ pub use self::builtin::builtin_template;
 pub use self::error::ChatError;
 pub use self::guard::ControlTokens;
 pub use self::message::{Content, Message};
+pub use self::parse::{Answer, AnswerParser, Delta, FORMATS, OutputFormat, ToolCall, Warning};
 pub use self::rendered::RenderedPrompt;
 pub use self::template::{ChatTemplate, RenderOptions};

@@ -5,124 +5,68 @@
 //! only be used for its attributes, which is all that templates use one for. What nests without a cycle is
 //! bounded by the budget of a render, and [`STACK`] is large enough for that.
 
-/// Stack of a render: more than the deepest value that the budget of a render can build needs to be freed.
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use minijinja::machinery::Token;
+
+/// Stack of reading and rendering: more than the deepest value that the budget of a render can build needs to be freed.
 /// It is reserved, not used.
 const STACK: usize = 1 << 30;
 
-/// Runs `render` on a thread with a large stack.
+/// Runs `work` on a thread with a large stack.
 ///
 /// # Errors
 /// Those of the system when it refuses the thread.
-pub(super) fn on_large_stack<T: Send>(render: impl FnOnce() -> T + Send) -> std::io::Result<T> {
+pub(super) fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> std::io::Result<T> {
     std::thread::scope(|scope| {
         let handle = std::thread::Builder::new().name("chat template".into()).stack_size(STACK);
-        match handle.spawn_scoped(scope, render)?.join() {
+        match handle.spawn_scoped(scope, work)?.join() {
             Ok(done) => Ok(done),
             Err(panic) => std::panic::resume_unwind(panic),
         }
     })
 }
 
-/// An identifier in a tag: its text, where it stands, and the characters before and after it that are not
-/// white space.
-struct Word<'a> {
-    text: &'a str,
-    at: usize,
-    before: Option<char>,
-    after: Option<char>,
-}
-
-/// The first use of a namespace other than for an attribute: its place in `source` and the name.
-pub(super) fn escaping_namespace(source: &str) -> Option<(usize, String)> {
-    let words = words(source);
-    let made = |i: usize| {
-        // `set NAME = namespace(`
-        let [set, name, function] = words.get(i.checked_sub(2)?..=i)? else { return None };
-        let fine = set.text == "set" && name.after == Some('=') && function.before == Some('=');
-        (fine && function.after == Some('(')).then_some(name.text)
-    };
-    let mut names = Vec::new();
-    for (i, w) in words.iter().enumerate() {
-        if w.text != "namespace" || w.before == Some('.') {
+/// The first use of a namespace other than for an attribute: its place in the source and the name.
+pub(super) fn escaping_namespace(tokens: &[(Token<'_>, Range<usize>)]) -> Option<(usize, String)> {
+    let before = |i: usize, n: usize| i.checked_sub(n).map(|i| &tokens[i].0);
+    let after = |i: usize| tokens.get(i + 1).map(|t| &t.0);
+    let mut names = BTreeSet::new();
+    for (i, (token, range)) in tokens.iter().enumerate() {
+        if !matches!(token, Token::Ident("namespace")) || matches!(before(i, 1), Some(Token::Dot)) {
             continue;
         }
-        match made(i) {
-            Some(name) => names.push(name),
-            None => return Some((w.at, w.text.to_owned())),
-        }
-    }
-    let escapes = |w: &&Word<'_>| {
-        names.contains(&w.text) && w.before != Some('.') && !matches!(w.after, Some('.' | '[' | '='))
-    };
-    words.iter().find(escapes).map(|w| (w.at, w.text.to_owned()))
-}
-
-/// The identifiers inside `{% %}` and `{{ }}`, outside strings and comments.
-fn words(source: &str) -> Vec<Word<'_>> {
-    let mut out: Vec<Word<'_>> = Vec::new();
-    let mut rest = source;
-    while let Some(at) = rest.find("{%").into_iter().chain(rest.find("{{")).chain(rest.find("{#")).min() {
-        let tag = &rest[at..];
-        let close = match &tag[..2] {
-            "{%" => "%}",
-            "{{" => "}}",
-            _ => "#}",
-        };
-        let inside = if close == "#}" {
-            tag.find(close).map_or(tag.len(), |end| end + 2)
-        } else {
-            let start = source.len() - tag.len() + 2;
-            2 + tag_words(&tag[2..], start, close, &mut out)
-        };
-        rest = tag.get(inside..).unwrap_or_default();
-    }
-    out
-}
-
-/// Adds the identifiers of a tag and returns its length, the closing mark included.
-fn tag_words<'a>(tag: &'a str, start: usize, close: &str, out: &mut Vec<Word<'a>>) -> usize {
-    let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    let (mut at, mut before) = (0, None);
-    while let Some(c) = tag[at..].chars().next() {
-        if tag[at..].starts_with(close) {
-            return at + close.len();
-        }
-        let len = match c {
-            '"' | '\'' => string_len(&tag[at..], c),
-            c if is_word(c) => {
-                let text = &tag[at..];
-                let len = text.find(|c| !is_word(c)).unwrap_or(text.len());
-                let after = text[len..].trim_start().chars().next();
-                out.push(Word { text: &text[..len], at: start + at, before, after });
-                len
+        // `set NAME = namespace(`
+        match (before(i, 3), before(i, 2), before(i, 1), after(i)) {
+            (
+                Some(Token::Ident("set")),
+                Some(Token::Ident(name)),
+                Some(Token::Assign),
+                Some(Token::ParenOpen),
+            ) => {
+                names.insert(*name);
             }
-            c => c.len_utf8(),
-        };
-        if !c.is_whitespace() {
-            before = Some(c);
-        }
-        at += len;
-    }
-    at
-}
-
-/// Length of a string literal with its quotes.
-fn string_len(text: &str, quote: char) -> usize {
-    let mut escaped = false;
-    for (i, c) in text.char_indices().skip(1) {
-        match c {
-            _ if escaped => escaped = false,
-            '\\' => escaped = true,
-            c if c == quote => return i + c.len_utf8(),
-            _ => {}
+            _ => return Some((range.start, "namespace".to_owned())),
         }
     }
-    text.len()
+    tokens.iter().enumerate().find_map(|(i, (token, range))| {
+        let Token::Ident(name) = token else { return None };
+        let fine = matches!(before(i, 1), Some(Token::Dot))
+            || matches!(after(i), Some(Token::Dot | Token::BracketOpen | Token::Assign));
+        (names.contains(name) && !fine).then(|| (range.start, (*name).to_owned()))
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use minijinja::syntax::SyntaxConfig;
+
+    use super::super::rewrite::tokens;
+
+    fn escaping_namespace(source: &str) -> Option<(usize, String)> {
+        super::escaping_namespace(&tokens(source, SyntaxConfig::default()).unwrap())
+    }
 
     #[test]
     fn namespaces_are_for_their_attributes() {
@@ -140,6 +84,7 @@ mod tests {
             ("{% set ns = namespace() %}{{ ns }}", "ns"),
             ("{% set f = namespace %}{% set ns = f() %}", "namespace"),
             ("{{ namespace(a=1).a }}", "namespace"),
+            ("{% raw %}\"{% endraw %}{% set ns = namespace() %}{% set ns.a = ns %}{# \" #}", "ns"),
             ("{% set a, b = namespace(), 1 %}", "namespace"),
         ] {
             let (at, found) = escaping_namespace(bad).unwrap_or_else(|| panic!("{bad}"));

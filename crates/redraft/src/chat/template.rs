@@ -1,24 +1,34 @@
 //! Chat templates: Jinja, set up as transformers sets it up.
 
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use minijinja::machinery::Token;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{Environment, Value as JinjaValue};
 use serde_json::{Map, Value};
 
-use super::error::ChatError;
+use super::error::{ChatError, Sources};
 use super::guard::{self, ControlTokens, Marking};
+use super::meter::Meter;
 use super::rendered::RenderedPrompt;
+use super::rewrite::{self, Prepared};
 use super::{Message, functions, sandbox};
 use crate::tokenizer::{Specials, Tokenizer};
 
 /// Longest template that is accepted, fifty times the longest one in use.
 const MAX_SOURCE: usize = 1 << 20;
 
-/// Steps that a render may take beside one per byte of input: one step is an instruction or 64 bytes, so that
-/// a template can make no more than 128 MB of text on its own. Common ones take a few hundred per message.
-const BASE_BUDGET: u64 = 2_000_000;
+/// Steps that a render may take beside those that its input allows: one step is an instruction, 64 bytes of
+/// text or a visit of an item. Common templates take a few hundred per message and a hundred per parameter of a
+/// tool.
+const BASE_BUDGET: u64 = 100_000;
+
+/// Steps for each value of the messages and tools.
+const STEPS_PER_VALUE: u64 = 200;
 
 /// Deepest nesting of blocks and macros.
 const MAX_DEPTH: usize = 200;
@@ -29,7 +39,7 @@ const NAME: &str = "chat";
 /// A chat template that is ready to render.
 #[derive(Debug)]
 pub struct ChatTemplate {
-    source: String,
+    sources: Sources,
     env: Environment<'static>,
     literals: Vec<String>,
 }
@@ -75,22 +85,63 @@ impl ChatTemplate {
     ///
     /// # Errors
     ///
-    /// [`ChatError::Syntax`] with the line, [`ChatError::TooLong`], [`ChatError::Namespace`].
+    /// [`ChatError::Syntax`], [`ChatError::Namespace`] and [`ChatError::TooComplex`] with the line;
+    /// [`ChatError::TooLong`].
     pub fn from_source(source: &str) -> Result<ChatTemplate, ChatError> {
         if source.len() > MAX_SOURCE {
             return Err(ChatError::TooLong { found: source.len(), max: MAX_SOURCE });
         }
-        let source = without_generation_tags(source);
-        if let Some((at, name)) = sandbox::escaping_namespace(&source) {
-            return Err(ChatError::Namespace { line: source[..at].matches('\n').count() + 1, name });
-        }
-        let mut env = Environment::new();
+        // Chains of operators are read one inside the other.
+        on_large_stack(|| ChatTemplate::read(source))
+    }
+
+    fn read(source: &str) -> Result<ChatTemplate, ChatError> {
+        let original = without_generation_tags(source);
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
-        env.set_syntax(syntax.map_err(|e| ChatError::syntax(&source, &e))?);
+        let syntax = syntax.map_err(|e| ChatError::Value { what: "the syntax", reason: e.to_string() })?;
+        let tokens = rewrite::tokens(&original, syntax.clone())?;
+        if let Some((at, name)) = sandbox::escaping_namespace(&tokens) {
+            return Err(ChatError::Namespace { line: rewrite::line_of(&original, at), name });
+        }
+        let literals = tokens.iter().filter_map(|(t, _)| match t {
+            Token::Str(text) => Some((*text).to_owned()),
+            Token::String(text) => Some(text.to_string()),
+            _ => None,
+        });
+        let literals = literals.collect();
+        let prepared = Prepared::new(&original, &tokens);
+        drop(tokens);
+        let sources = Sources { original, prepared };
+        let mut env = Environment::new();
+        env.set_syntax(syntax);
         env.set_recursion_limit(MAX_DEPTH);
         functions::add_static(&mut env);
-        env.add_template_owned(NAME, source.clone()).map_err(|e| ChatError::syntax(&source, &e))?;
-        Ok(ChatTemplate { literals: guard::string_literals(&source), source, env })
+        env.add_template_owned(NAME, sources.prepared.source.clone())
+            .map_err(|e| ChatError::syntax(&sources.original, Some(&sources.prepared), &e))?;
+        Ok(ChatTemplate { literals, sources, env })
+    }
+
+    /// Reads a template from a file.
+    ///
+    /// # Errors
+    /// [`ChatError::File`] if it is no regular file of at most a mebibyte of UTF-8; those of
+    /// [`from_source`](Self::from_source).
+    pub fn from_file(path: &Path) -> Result<ChatTemplate, ChatError> {
+        let error = |reason: String| ChatError::File { path: path.to_owned(), reason };
+        // A device may have no end, and a pipe may never begin.
+        let regular = std::fs::metadata(path).map_err(|e| error(e.to_string()))?.is_file();
+        if !regular {
+            return Err(error("expected a regular file, found something else".into()));
+        }
+        let mut source = Vec::new();
+        let file = File::open(path).map_err(|e| error(e.to_string()))?;
+        file.take(MAX_SOURCE as u64 + 1).read_to_end(&mut source).map_err(|e| error(e.to_string()))?;
+        if source.len() > MAX_SOURCE {
+            return Err(error(format!("expected at most {MAX_SOURCE} bytes, found more")));
+        }
+        let source =
+            String::from_utf8(source).map_err(|e| error(format!("no UTF-8 text: {}", e.utf8_error())))?;
+        ChatTemplate::from_source(&source)
     }
 
     /// Renders messages.
@@ -98,10 +149,12 @@ impl ChatTemplate {
     /// # Errors
     ///
     /// [`ChatError::Render`] and [`ChatError::Raised`] with the line of the template,
-    /// [`ChatError::OverBudget`], [`ChatError::Unguardable`].
+    /// [`ChatError::OverBudget`], [`ChatError::Unguardable`], [`ChatError::NotText`].
     pub fn render(&self, messages: &[Message], options: &RenderOptions) -> Result<RenderedPrompt, ChatError> {
-        sandbox::on_large_stack(|| self.render_here(messages, options))
-            .map_err(|e| ChatError::Value { what: "a thread to render on", reason: e.to_string() })?
+        if let Some((message, part)) = messages.iter().enumerate().find_map(|(i, m)| Some((i, m.media()?))) {
+            return Err(ChatError::NotText { message, part: part.to_owned() });
+        }
+        on_large_stack(|| self.render_here(messages, options))
     }
 
     fn render_here(
@@ -138,7 +191,11 @@ impl ChatTemplate {
     fn guards(&self, talk: &Value, options: &RenderOptions, now: i64, plain: &str) -> Option<Vec<usize>> {
         let in_talk = guard::strings(talk);
         let in_extra: Vec<&str> = options.extra.values().flat_map(guard::strings).collect();
-        let others = [Some(self.source.as_str()), options.bos_token.as_deref(), options.eos_token.as_deref()];
+        let others = [
+            Some(self.sources.original.as_str()),
+            options.bos_token.as_deref(),
+            options.eos_token.as_deref(),
+        ];
         let marker = guard::choose_marker(
             in_talk.iter().chain(&in_extra).copied().chain(others.into_iter().flatten()),
         )?;
@@ -159,9 +216,15 @@ impl ChatTemplate {
         marker: Option<char>,
     ) -> Result<String, ChatError> {
         let mut env = self.env.clone();
+        let strings = guard::strings(talk);
+        let input: usize = strings.iter().map(|s| s.len()).sum();
+        let budget = (strings.len() as u64)
+            .saturating_mul(STEPS_PER_VALUE)
+            .saturating_add(input as u64)
+            .saturating_add(BASE_BUDGET);
+        let meter = Meter::new(budget, input);
         functions::add_dynamic(&mut env, marker, now);
-        let input: usize = guard::strings(talk).iter().map(|s| s.len()).sum();
-        let budget = BASE_BUDGET.saturating_add(input as u64);
+        functions::add_metered(&mut env, &self.sources.prepared.function, &meter);
         env.set_fuel(Some(budget));
 
         let mut context = options.extra.clone();
@@ -176,10 +239,18 @@ impl ChatTemplate {
         if let Value::Object(talk) = talk {
             context.extend(talk.iter().map(|(k, v)| (k.clone(), v.clone())));
         }
-        env.get_template(NAME)
-            .and_then(|t| t.render(JinjaValue::from(Serde(&context))))
-            .map_err(|e| ChatError::render(&self.source, &e, budget))
+        let rendered = env.get_template(NAME).and_then(|t| t.render(JinjaValue::from(Serde(&context))));
+        // With empty lists in place of the real ones, what was rendered is wrong and other errors mislead.
+        if let Some(line) = meter.overrun() {
+            return Err(ChatError::OverBudget { line, budget });
+        }
+        rendered.map_err(|e| ChatError::render(&self.sources, &e, budget))
     }
+}
+
+fn on_large_stack<T: Send>(work: impl FnOnce() -> Result<T, ChatError> + Send) -> Result<T, ChatError> {
+    sandbox::on_large_stack(work)
+        .map_err(|e| ChatError::Value { what: "a thread to work on", reason: e.to_string() })?
 }
 
 /// Seconds since 1970.
@@ -219,11 +290,11 @@ fn without_generation_tags(source: &str) -> String {
 mod tests {
     use super::*;
 
-    /// A hundred thousand lists inside each other are freed, and a namespace inside itself is refused.
+    /// Five thousand lists inside each other are freed, and a namespace inside itself is refused.
     #[test]
     fn deep_and_circular_values_do_not_overflow_the_stack() {
         let deep =
-            "{% set n = namespace(x=0) %}{% for i in range(100000) %}{% set n.x = [n.x] %}{% endfor %}done";
+            "{% set n = namespace(x=0) %}{% for i in range(5000) %}{% set n.x = [n.x] %}{% endfor %}done";
         let template = ChatTemplate::from_source(deep).unwrap();
         assert_eq!(template.render(&[], &RenderOptions::default()).unwrap().text(), "done");
         let circle = "\n{% set ns = namespace() %}{% set ns.a = ns %}{{ ns }}";

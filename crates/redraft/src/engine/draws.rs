@@ -13,6 +13,11 @@ pub trait Draws {
     /// Fresh noise for the positions that are not accepted.
     fn renoise(&self, canvas: usize, step: usize, len: usize) -> Vec<u32>;
 
+    /// Whether these are the numbers of a recording: it has its own for every canvas, whatever the profile.
+    fn recorded(&self) -> bool {
+        false
+    }
+
     /// Recorded samples that replace the drawn ones, where a recording holds no uniform numbers.
     fn sampled(&self, _canvas: usize, _step: usize) -> Option<Vec<u32>> {
         None

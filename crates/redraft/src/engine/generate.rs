@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 use super::pass::{CanvasPass, CanvasResult, Previous, TapSink, canvas_pass};
 use super::{Draws, Session};
 use crate::model::hex;
-use crate::sampler::{Decision, Params, Sampler, SamplerSpec, StepView, Stop};
+use crate::sampler::{Commit, Decision, Params, Profile, Sampler, SamplerSpec, StepView, Stop};
 use crate::{Error, Model};
 
 /// Tokens of an answer where the user does not say.
@@ -29,6 +29,8 @@ pub struct Request {
     pub sampler: &'static SamplerSpec,
     /// Its parameters.
     pub params: Params,
+    /// Which reference implementation to follow where they disagree.
+    pub profile: &'static Profile,
     /// Ids that end the answer.
     pub end_ids: Vec<u32>,
     /// Feed the previous prediction back (where the model can).
@@ -90,7 +92,8 @@ pub enum Event<'a> {
     Commit {
         /// Canvas, counted from 0.
         canvas: usize,
-        /// What is committed: the argmax of the last step, padded after an end token.
+        /// What is committed: the argmax of the last step (or what [`Request::profile`] says), padded after an
+        /// end token.
         ids: &'a [u32],
         /// Those of `ids` that reach the user: before the end token, and within `max_tokens`.
         emitted: &'a [u32],
@@ -102,7 +105,8 @@ pub enum Event<'a> {
 /// Why an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finish {
-    /// An end token within `max_tokens`.
+    /// An end token within `max_tokens`, or what the profile takes for one. The answer may be empty: a model
+    /// that is asked for nothing much may fill its first canvas with end tokens.
     Stop,
     /// `max_tokens`.
     Length,
@@ -153,6 +157,8 @@ pub struct Generation {
     pub committed: Vec<u32>,
     /// Why it ended.
     pub finish: Finish,
+    /// The answer was ended where it began to repeat itself, which some profiles do.
+    pub repetition: bool,
     /// The canvases.
     pub canvases: Vec<CanvasReport>,
     /// Where the time went.
@@ -236,10 +242,12 @@ pub fn generate(
     })?;
     let mut timings = Timings { prompt: start.elapsed(), ..Timings::default() };
     let mut hashes = Hashes { logits: Sha256::new(), full: request.full_logits.then(Sha256::new) };
-    let mut sampler = (request.sampler.create)(&request.params);
+    let mut sampler = (request.sampler.create)(&request.params, request.profile);
+    model.arch.set_prompt_window(request.profile.window);
     let mut committed: Vec<u32> = Vec::new();
     let mut canvases = Vec::new();
     let mut end = None;
+    let mut repetition = false;
     for canvas in 0..n_canvases {
         if canvas > 0 {
             let from = committed.len() - len;
@@ -250,9 +258,11 @@ pub fn generate(
         if canvas == 0 {
             timings.first_draft = first;
         }
-        if let Some(at) = ids.iter().position(|id| request.end_ids.contains(id)) {
+        if let Some((at, repeats)) = request.profile.end_of(&ids, &request.end_ids) {
             let pad = model.tokenizer().pad().unwrap_or(0);
-            ids[at + 1..].fill(pad);
+            repetition = repeats;
+            // An end token stays, what repeats goes.
+            ids[if repeats { at } else { at + 1 }..].fill(pad);
             end = Some(committed.len() + at);
         }
         let emitted = end.unwrap_or(committed.len() + len).min(request.max_tokens);
@@ -278,7 +288,8 @@ pub fn generate(
     };
     let finish = if stopped.is_some() { Finish::Stop } else { Finish::Length };
     let kv_bytes = model.backend.seq_bytes(session.seq())?;
-    Ok(Generation { ids, committed, finish, canvases, timings, digests, kv_bytes, reused })
+    let repetition = repetition && finish == Finish::Stop;
+    Ok(Generation { ids, committed, finish, repetition, canvases, timings, digests, kv_bytes, reused })
 }
 
 fn check_request(request: &Request, answer: usize) -> Result<(), Error> {
@@ -318,7 +329,7 @@ struct Canvas<'a> {
 }
 
 impl Canvas<'_> {
-    /// Steps until the sampler stops. Returns the argmax of the last step, the report, and when the first
+    /// Steps until the sampler stops. Returns what is committed, the report, and when the first
     /// step was done.
     fn denoise(
         &mut self,
@@ -329,23 +340,28 @@ impl Canvas<'_> {
         let len = self.model.shape().canvas_len;
         let n_prefix = self.session.tokens().len();
         let feedback = self.request.self_conditioning && self.model.shape().self_conditioning;
-        let mut ids = self.draws.initial(self.canvas, len);
+        let drawn = match self.draws.recorded() {
+            true => self.canvas,
+            false => self.request.profile.draws_of(self.canvas),
+        };
+        let mut ids = self.draws.initial(drawn, len);
         let mut accepted_per_step = Vec::new();
         let mut first_draft = Duration::ZERO;
         self.sampler.begin();
         let mut step = 0;
         loop {
             let temperature = self.sampler.temperature(step);
-            let uniform = self.draws.uniform(self.canvas, step, len);
+            let uniform = self.draws.uniform(drawn, step, len);
             let previous = if feedback && step > 0 { Previous::Kept } else { Previous::None };
             let pass = CanvasPass { ids: &ids, previous, sampling: Some((temperature, &uniform)) };
             let mut result = canvas_pass(self.model, self.session, pass, sink)?;
-            if let Some(sampled) = self.draws.sampled(self.canvas, step) {
+            if let Some(sampled) = self.draws.sampled(drawn, step) {
                 result.sample = sampled;
             }
-            let renoise = self.draws.renoise(self.canvas, step, len);
+            let renoise = self.draws.renoise(drawn, step, len);
             let decision = self.sampler.step(StepView {
                 step,
+                canvas: &ids,
                 argmax: &result.argmax,
                 sample: &result.sample,
                 entropy: &result.entropy,
@@ -376,7 +392,11 @@ impl Canvas<'_> {
             if let Some(stop) = decision.stop {
                 hashes.last_step(&result, &sink.logits);
                 let report = CanvasReport { steps: step + 1, stop, accepted_per_step };
-                return Ok((result.argmax, report, first_draft));
+                let committed = match self.request.profile.commit {
+                    Commit::Argmax => result.argmax,
+                    Commit::Canvas => decision.canvas,
+                };
+                return Ok((committed, report, first_draft));
             }
             ids = decision.canvas;
             step += 1;

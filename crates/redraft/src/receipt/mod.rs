@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{Finish, Generation, Request};
-use crate::sampler::sampler;
+use crate::sampler::{profile, sampler};
 use crate::{Error, Model};
 
 pub use self::check::{Check, Difference, model_difference};
@@ -99,6 +99,8 @@ pub struct Receipt {
     pub seed: u64,
     /// Name of the sampler.
     pub sampler: String,
+    /// The reference implementation that it followed.
+    pub profile: String,
     /// All its parameters.
     pub parameters: BTreeMap<String, f64>,
     /// Whether the previous prediction was fed back.
@@ -151,6 +153,7 @@ impl Receipt {
             kv_type: "f32".to_string(),
             seed,
             sampler: request.sampler.name.to_string(),
+            profile: request.profile.name.to_string(),
             parameters: request.params.iter().map(|(k, v)| (k.to_string(), v)).collect(),
             self_conditioning: request.self_conditioning,
             max_tokens: request.max_tokens,
@@ -232,6 +235,7 @@ impl Receipt {
             max_tokens: self.max_tokens,
             context_len: self.context_len,
             sampler,
+            profile: profile(&self.profile)?,
             params: sampler.params(model.gguf().metadata(), &parameters)?,
             end_ids: self.end_ids.clone(),
             self_conditioning: self.self_conditioning,
@@ -261,6 +265,7 @@ mod tests {
             kv_type: "f32".into(),
             seed: u64::MAX,
             sampler: "entropy-bound".into(),
+            profile: "hf".into(),
             parameters: BTreeMap::from([("t_min".into(), 0.1 + 0.2), ("t_max".into(), 5e-324)]),
             self_conditioning: true,
             max_tokens: 1,

@@ -5,13 +5,14 @@
 //! is accepted when the entropies of the strictly easier ones sum up to at most the bound; the easiest is
 //! always accepted. All others become fresh noise: nothing is frozen, acceptance is decided anew each step.
 //! The canvas is done when its argmax has not changed for `stability` steps and its mean entropy is below
-//! `confidence`; what is committed is the argmax of the last step.
+//! `confidence`; what is committed is the argmax of the last step. Other implementations differ in the last
+//! sentence: see [`Profile`].
 
 use std::collections::VecDeque;
 
 use redraft_compute::math::reduce::sum;
 
-use super::{Decision, ParamSpec, Params, Range, Sampler, SamplerSpec, StepView, Stop};
+use super::{Decision, ParamSpec, Params, Profile, Range, Sampler, SamplerSpec, Stability, StepView, Stop};
 
 pub(super) const SPEC: SamplerSpec = SamplerSpec {
     name: "entropy-bound",
@@ -66,7 +67,7 @@ pub(super) const SPEC: SamplerSpec = SamplerSpec {
             gguf_key: Some("diffusion.eb_confidence_threshold"),
         },
     ],
-    create: |params| Box::new(EntropyBound::new(params)),
+    create: |params, profile| Box::new(EntropyBound::new(params, profile)),
 };
 
 struct EntropyBound {
@@ -76,12 +77,13 @@ struct EntropyBound {
     bound: f32,
     stability: usize,
     confidence: f32,
+    profile: &'static Profile,
     /// Argmax canvases of the last `stability` steps of this canvas.
     history: VecDeque<Vec<u32>>,
 }
 
 impl EntropyBound {
-    fn new(p: &Params) -> EntropyBound {
+    fn new(p: &Params, profile: &'static Profile) -> EntropyBound {
         EntropyBound {
             steps: p.int("steps"),
             t_min: p.get("t_min"),
@@ -89,6 +91,7 @@ impl EntropyBound {
             bound: p.get("entropy_bound") as f32,
             stability: p.int("stability"),
             confidence: p.get("confidence") as f32,
+            profile,
             history: VecDeque::new(),
         }
     }
@@ -109,14 +112,30 @@ impl EntropyBound {
         accepted
     }
 
-    /// Whether the argmax equals that of each of the last `stability` steps; remembers it.
-    fn stable(&mut self, argmax: &[u32]) -> bool {
-        let stable = self.history.len() >= self.stability && self.history.iter().all(|h| h == argmax);
-        self.history.push_back(argmax.to_vec());
-        if self.history.len() > self.stability {
-            self.history.pop_front();
+    /// Whether the argmax is as stable as the profile wants it; remembers it.
+    fn stable(&mut self, view: &StepView<'_>) -> bool {
+        if self.stability == 0 {
+            return true;
         }
-        stable
+        match self.profile.stability {
+            Stability::Canvas => view.argmax == view.canvas,
+            Stability::ArgmaxHistory => {
+                let full = self.history.len() >= self.stability;
+                let stable = full && self.history.iter().all(|h| h == view.argmax);
+                self.history.push_back(view.argmax.to_vec());
+                if full {
+                    self.history.pop_front();
+                }
+                stable
+            }
+        }
+    }
+
+    fn confident(&self, mean_entropy: f32) -> bool {
+        match self.profile.confidence_inclusive {
+            true => mean_entropy <= self.confidence,
+            false => mean_entropy < self.confidence,
+        }
     }
 }
 
@@ -139,7 +158,7 @@ impl Sampler for EntropyBound {
         let pick = |(i, &ok): (usize, &bool)| if ok { view.sample[i] } else { view.renoise[i] };
         let canvas = accepted.iter().enumerate().map(pick).collect();
         let mean_entropy = sum(view.entropy) * (1.0 / view.entropy.len() as f64) as f32;
-        let converged = self.stable(view.argmax) && mean_entropy < self.confidence;
+        let converged = self.stable(&view) && self.confident(mean_entropy);
         let stop = if converged {
             Some(Stop::Converged)
         } else {
@@ -154,8 +173,13 @@ mod tests {
     use super::*;
 
     fn sampler(overrides: &[(&str, f64)]) -> EntropyBound {
+        with_profile("hf", overrides)
+    }
+
+    fn with_profile(name: &str, overrides: &[(&str, f64)]) -> EntropyBound {
         let overrides: Vec<_> = overrides.iter().map(|(n, v)| (n.to_string(), *v)).collect();
-        EntropyBound::new(&SPEC.params(&redraft_gguf::Metadata::new(), &overrides).unwrap())
+        let params = SPEC.params(&redraft_gguf::Metadata::new(), &overrides).unwrap();
+        EntropyBound::new(&params, crate::sampler::profile(name).unwrap())
     }
 
     /// Eight positions by hand: sorted entropies are 0 (p3), 0.05 (p1), 0.05 (p6), 0.3 (p0), 1 (p2) …; the
@@ -178,7 +202,8 @@ mod tests {
         let mut s = sampler(&[("steps", 4.0), ("confidence", 0.5)]);
         let renoise = [9, 9];
         let mut step = |step, argmax: &[u32], entropy: &[f32]| {
-            s.step(StepView { step, argmax, sample: argmax, entropy, renoise: &renoise }).stop
+            s.step(StepView { step, canvas: &renoise, argmax, sample: argmax, entropy, renoise: &renoise })
+                .stop
         };
         assert_eq!(step(0, &[1, 2], &[0.1, 0.1]), None, "nothing to compare the first step with");
         assert_eq!(step(1, &[1, 3], &[0.1, 0.1]), None, "the argmax changed");
@@ -187,22 +212,56 @@ mod tests {
         s.begin();
         let first = s.step(StepView {
             step: 0,
+            canvas: &renoise,
             argmax: &[1, 3],
             sample: &[1, 3],
             entropy: &[0.1, 0.1],
             renoise: &renoise,
         });
         assert_eq!(first.stop, None, "a new canvas starts without history");
-        let view =
-            StepView { step: 1, argmax: &[1, 3], sample: &[1, 3], entropy: &[0.1, 0.1], renoise: &renoise };
+        let view = StepView {
+            step: 1,
+            canvas: &renoise,
+            argmax: &[1, 3],
+            sample: &[1, 3],
+            entropy: &[0.1, 0.1],
+            renoise: &renoise,
+        };
         assert_eq!(s.step(view).stop, Some(Stop::Converged));
     }
 
     #[test]
     fn stability_zero_asks_for_confidence_alone() {
         let mut s = sampler(&[("stability", 0.0), ("confidence", 0.5)]);
-        let view = StepView { step: 0, argmax: &[1], sample: &[1], entropy: &[0.1], renoise: &[7] };
+        let view =
+            StepView { step: 0, canvas: &[7], argmax: &[1], sample: &[1], entropy: &[0.1], renoise: &[7] };
         assert_eq!(s.step(view).stop, Some(Stop::Converged));
+    }
+
+    /// The same scripted steps under each profile. Two positions, mean entropies 0.25, 0.25, 0.5 and a
+    /// threshold of 0.25 (exact in binary), so that only `<=` takes them. The argmax is [1, 2], [1, 3], [1, 3].
+    #[test]
+    fn profiles_stop_where_their_implementation_does() {
+        let steps: [(&[u32], &[u32], f32); 3] =
+            [(&[7, 8], &[1, 2], 0.25), (&[1, 3], &[1, 3], 0.25), (&[1, 9], &[1, 3], 0.5)];
+        let run = |profile, confidence| {
+            let mut s = with_profile(profile, &[("steps", 9.0), ("confidence", confidence)]);
+            let step = |(i, &(canvas, argmax, h)): (usize, &(&[u32], &[u32], f32))| {
+                let view =
+                    StepView { step: i, canvas, argmax, sample: argmax, entropy: &[h, h], renoise: &[5, 5] };
+                s.step(view).stop.is_some()
+            };
+            steps.iter().enumerate().map(step).collect::<Vec<_>>()
+        };
+        // The second step's argmax is the canvas that went in, and its entropy is the threshold itself.
+        assert_eq!(run("jax", 0.25), [false, true, false]);
+        // Only the third step's argmax is that of the step before; it is not confident.
+        assert_eq!(run("hf", 0.25), [false, false, false]);
+        assert_eq!(run("llamacpp", 0.25), [false, false, false]);
+        // With a threshold above all entropies what remains is stability.
+        assert_eq!(run("jax", 1.0), [false, true, false]);
+        assert_eq!(run("hf", 1.0), [false, false, true]);
+        assert_eq!(run("llamacpp", 1.0), [false, false, true]);
     }
 
     #[test]

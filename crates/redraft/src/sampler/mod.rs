@@ -2,11 +2,13 @@
 //! One file each, and the list [`SAMPLERS`].
 
 mod entropy_bound;
+mod profile;
 
 use std::collections::BTreeMap;
 
 use redraft_gguf::Metadata;
 
+pub use self::profile::{Commit, PROFILES, Profile, PromptWindow, Stability, profile};
 use crate::Error;
 
 /// What a parameter may be.
@@ -80,6 +82,8 @@ impl Params {
 pub struct StepView<'a> {
     /// Step, counted from 0.
     pub step: usize,
+    /// Canvas that went in.
+    pub canvas: &'a [u32],
     /// Most likely ids under the processed logits.
     pub argmax: &'a [u32],
     /// Ids drawn from the processed distribution.
@@ -136,7 +140,7 @@ pub struct SamplerSpec {
     /// Its parameters.
     pub params: &'static [ParamSpec],
     /// Creates it.
-    pub create: fn(&Params) -> Box<dyn Sampler>,
+    pub create: fn(&Params, &'static Profile) -> Box<dyn Sampler>,
 }
 
 /// All samplers.

@@ -8,7 +8,7 @@ use redraft_compute::TapKey;
 
 use super::{GenerationRecorder, PassRecorder, TraceFile};
 use crate::engine::{CanvasPass, Draws, Philox, Previous, Request, Session, canvas_pass, generate};
-use crate::sampler::sampler;
+use crate::sampler::{PROFILES, profile, sampler};
 use crate::{Error, Model};
 
 /// Takes every input from `golden` (prompt, chunks, canvas, `sc_logits`; or a recorded trajectory with its
@@ -176,6 +176,10 @@ impl Recorded {
 }
 
 impl Draws for Recorded {
+    fn recorded(&self) -> bool {
+        true
+    }
+
     fn initial(&self, canvas: usize, len: usize) -> Vec<u32> {
         self.init.chunks(len).nth(canvas).map_or_else(|| self.beyond.initial(canvas, len), <[u32]>::to_vec)
     }
@@ -222,6 +226,8 @@ fn trajectory(
         max_tokens: n_canvases * draws.canvas_len,
         context_len: model.shape().context_len,
         params: spec.params(model.gguf().metadata(), &overrides.map(|(n, v)| (n.to_string(), v)))?,
+        // Recordings that do not say are of transformers.
+        profile: golden.metadata.get("profile").map_or(Ok(&PROFILES[0]), |name| profile(name))?,
         sampler: spec,
         end_ids: c.eos.ids(),
         self_conditioning: true,

@@ -21,11 +21,31 @@ const FORMAT: &str = "redraft-chat";
 /// An answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Answer {
+    /// What the model said, without thoughts.
     pub(super) text: String,
+    /// The tools that it called, as templates expect them.
+    pub(super) calls: Option<Value>,
     /// Seed that it was generated with; none when a person wrote it.
     pub(super) seed: Option<u64>,
     /// Why it ended: `stop`, `length`, `interrupted`, or `edited`.
     pub(super) finish_reason: String,
+}
+
+impl Answer {
+    /// What of an answer the model is told in the turns to come.
+    pub(super) fn new(answer: &redraft::chat::Answer, seed: u64, finish_reason: &str) -> Answer {
+        let message = answer.to_message();
+        let text = if let Content::Text(text) = message.content { text } else { String::new() };
+        Answer { text, calls: message.tool_calls, seed: Some(seed), finish_reason: finish_reason.into() }
+    }
+
+    fn message(&self) -> Message {
+        let content = match &self.calls {
+            Some(_) if self.text.is_empty() => Content::None,
+            _ => self.text.as_str().into(),
+        };
+        Message { tool_calls: self.calls.clone(), ..Message::new("assistant", content) }
+    }
 }
 
 /// A question and its answer.
@@ -48,9 +68,11 @@ impl Conversation {
     /// What the model is told when it is asked `question`, without the first `left_out` turns.
     pub(super) fn messages(&self, left_out: usize, question: &str) -> Vec<Message> {
         let system = self.system.iter().map(|s| Message::new("system", s.as_str()));
-        let turns = self.turns.iter().skip(left_out).flat_map(|t| {
-            [Message::new("user", t.question.as_str()), Message::new("assistant", t.answer.text.as_str())]
-        });
+        let turns = self
+            .turns
+            .iter()
+            .skip(left_out)
+            .flat_map(|t| [Message::new("user", t.question.as_str()), t.answer.message()]);
         system.chain(turns).chain([Message::new("user", question)]).collect()
     }
 
@@ -145,7 +167,7 @@ pub(super) fn save(
         conversation.system.iter().map(|s| Message::new("system", s.as_str())).collect();
     for turn in &conversation.turns {
         messages.push(Message::new("user", turn.question.as_str()));
-        let mut answer = Message::new("assistant", turn.answer.text.as_str());
+        let mut answer = turn.answer.message();
         if let Some(seed) = turn.answer.seed {
             answer.extra.insert("seed".into(), seed.into());
         }
@@ -186,8 +208,10 @@ fn from_messages(messages: Vec<Message>) -> anyhow::Result<Conversation> {
     let mut question = None;
     for (i, message) in messages.into_iter().enumerate() {
         let n = i + 1;
-        let Content::Text(text) = message.content else {
-            bail!("message {n} ({}): expected text as its content", message.role);
+        let text = match message.content {
+            Content::Text(text) => text,
+            Content::None if message.tool_calls.is_some() => String::new(),
+            _ => bail!("message {n} ({}): expected text as its content", message.role),
         };
         match (message.role.as_str(), question.take()) {
             ("system", None) if i == 0 => conversation.system = Some(text),
@@ -196,6 +220,7 @@ fn from_messages(messages: Vec<Message>) -> anyhow::Result<Conversation> {
                 let reason = message.extra.get("finish_reason").and_then(Value::as_str);
                 let answer = Answer {
                     text,
+                    calls: message.tool_calls,
                     seed: message.extra.get("seed").and_then(Value::as_u64),
                     finish_reason: reason.unwrap_or("stop").into(),
                 };
@@ -220,7 +245,8 @@ mod tests {
     use super::*;
 
     fn turn(question: &str, text: &str) -> Turn {
-        let answer = Answer { text: text.into(), seed: Some(u64::MAX), finish_reason: "length".into() };
+        let answer =
+            Answer { text: text.into(), calls: None, seed: Some(u64::MAX), finish_reason: "length".into() };
         Turn { question: question.into(), answer }
     }
 

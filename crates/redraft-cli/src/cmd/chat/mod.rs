@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use redraft::compute::Precision;
-use redraft::engine::{DEFAULT_MAX_TOKENS, Event, Session, turns_to_drop};
+use redraft::engine::{DEFAULT_MAX_TOKENS, Session, turns_to_drop};
 use redraft::{Error, Model};
 use serde::Serialize;
 
@@ -20,8 +20,8 @@ use self::conversation::{About, Answer, Conversation, Turn};
 use self::input::{Input, Typed};
 use crate::args::generate::{CtxOverflow, GenerateArgs, Seed};
 use crate::args::model::ModelArgs;
-use crate::args::prompt::{Prompter, TemplateArgs};
-use crate::cmd::run::{LiveArgs, Report, View, number, show};
+use crate::args::prompt::{Prompter, TemplateArgs, Think};
+use crate::cmd::run::{LiveArgs, Report, View, number, show, show_beside, warnings};
 use crate::exit::{Exit, message};
 use crate::model::{Loaded, ModelReport};
 use crate::out::{Out, is_stdout_error};
@@ -87,6 +87,7 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
         load,
         session,
         prompter,
+        think: args.template.think,
         generate: args.generate.clone(),
         seed,
         view: args.live.view(out),
@@ -133,6 +134,7 @@ struct Chat {
     load: Duration,
     session: Session,
     prompter: Prompter,
+    think: Think,
     generate: GenerateArgs,
     /// Seed of the answers to come.
     seed: u64,
@@ -250,7 +252,7 @@ impl Chat {
         }
         self.conversation.truncate(turn + 1);
         if let Some(turn) = self.conversation.turns.last_mut() {
-            turn.answer = Answer { text, seed: None, finish_reason: "edited".into() };
+            turn.answer = Answer { text, calls: None, seed: None, finish_reason: "edited".into() };
         }
         self.say(&format!("message {n} is changed"));
         Ok(())
@@ -315,36 +317,28 @@ impl Chat {
             warning.iter().for_each(|w| self.out.warn(w));
         }
         request.interrupt = Some(Arc::clone(&self.stop));
-        let mut emitted_ids = Vec::new();
-        let also = &mut |event: &Event<'_>| {
-            if let Event::Commit { emitted, .. } = event {
-                emitted_ids.extend_from_slice(emitted);
-            }
-        };
-        let done = show(&mut self.model, &mut self.session, &request, seed, self.view, self.out, also);
+        let (model, session) = (&mut self.model, &mut self.session);
+        let (answer, done) = show(model, session, &request, seed, self.view, self.out, &mut |_| {})?;
         let finish_reason = match done {
             Ok(done) => {
-                if done.ids.is_empty() {
-                    self.out
-                        .warn("the answer is empty: the model ended at once; /regenerate takes another seed");
-                }
-                let report = Report::new(&self.model, &request, &done, seed, self.load);
+                show_beside(self.think, &answer, self.out);
+                warnings(&done, &answer).iter().for_each(|w| self.out.warn(&w.message));
+                let report = Report::new(&self.model, &request, &done, &answer, seed, self.load);
                 self.report(&report, done.reused)?;
                 report.finish_reason()
             }
-            Err(e) if self.person && Exit::of(&e) == Exit::Interrupted => "interrupted",
-            Err(e) => return Err(e),
+            Err(Error::Interrupted) if self.person => "interrupted",
+            Err(e) => return Err(e.into()),
         };
         if finish_reason == "interrupted" {
-            if emitted_ids.is_empty() {
+            if answer.text.is_empty() && answer.tool_calls.is_empty() {
                 self.initial = question.to_string();
                 self.say("stopped before any of the answer was final: the question is taken back");
                 return Ok(());
             }
             self.say("stopped: what was final is kept as the answer");
         }
-        let text = said(&self.model, &emitted_ids);
-        let answer = Answer { text, seed: Some(seed), finish_reason: finish_reason.into() };
+        let answer = Answer::new(&answer, seed, finish_reason);
         self.conversation.turns.push(Turn { question: question.into(), answer });
         Ok(())
     }
@@ -411,11 +405,6 @@ impl Chat {
         self.conversation.left_out = left_out;
         Ok(ids)
     }
-}
-
-/// What the model said, as it is told in the turns to come.
-fn said(model: &Model, ids: &[u32]) -> String {
-    model.tokenizer().decode(ids, false)
 }
 
 fn turns(conversation: &Conversation) -> String {

@@ -11,17 +11,18 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context as _;
 use clap::ValueEnum;
+use redraft::chat::Answer;
 use redraft::compute::Precision;
 use redraft::engine::{Event, Generation, Philox, Request, Session, generate};
 use redraft::receipt::{Receipt, StepRecorder};
 use redraft::trace::GenerationRecorder;
 use redraft::{Error, Model};
 
-pub(crate) use self::report::{Report, number};
+pub(crate) use self::report::{Report, number, warnings};
 use self::watch::{Watch, Watched};
 use crate::args::generate::GenerateArgs;
 use crate::args::model::ModelArgs;
-use crate::args::prompt::PromptArgs;
+use crate::args::prompt::{PromptArgs, Think};
 use crate::cmd::trace::metadata;
 use crate::exit::Exit;
 use crate::model::Loaded;
@@ -154,7 +155,7 @@ fn answer(
     let mut recording = args.trace.as_ref().map(|_| Recording::default());
     let mut steps = args.receipt.as_ref().map(|_| StepRecorder::default());
     let mut session = model.session()?;
-    let done = show(&mut model, &mut session, &request, seed, view, out, &mut |event| {
+    let shown = show(&mut model, &mut session, &request, seed, view, out, &mut |event| {
         if let Some(r) = &mut recording {
             r.event(event);
         }
@@ -166,10 +167,10 @@ fn answer(
     if let (Some(path), Some(r)) = (&args.trace, recording) {
         r.save(path, &model, &request, seed, out)?;
     }
+    let (answer, done) = shown?;
     let done = done?;
-    if done.ids.is_empty() {
-        out.warn("the answer is empty: the model ended at once; another --seed or wording may help");
-    }
+    show_beside(args.prompt.template.think, &answer, out);
+    warnings(&done, &answer).iter().for_each(|w| out.warn(&w.message));
     if let (Some(path), Some(steps)) = (&args.receipt, steps) {
         let digests = model::digests(&model, &stop, out)?;
         let receipt = Receipt::new(&model, digests, &request, seed, &done, steps);
@@ -177,13 +178,14 @@ fn answer(
             .with_context(|| format!("cannot write the receipt {}", path.display()))?;
         out.note(&format!("receipt written to {}", path.display()));
     }
-    Ok(Report::new(&model, &request, &done, seed, load))
+    Ok(Report::new(&model, &request, &done, &answer, seed, load))
 }
 
-/// Generates an answer and shows it as it comes about; `also` sees all events.
+/// Generates an answer and shows it as it comes about; `also` sees all events. What was final is taken apart even
+/// where the generation did not come to its end.
 ///
 /// # Errors
-/// stdout cannot be written to; those of the library.
+/// stdout cannot be written to.
 pub(crate) fn show(
     model: &mut Model,
     session: &mut Session,
@@ -192,7 +194,7 @@ pub(crate) fn show(
     view: View,
     out: Out,
     also: &mut dyn FnMut(&Event<'_>),
-) -> anyhow::Result<Generation> {
+) -> anyhow::Result<(Answer, Result<Generation, Error>)> {
     let draws = Philox { seed, vocab_len: model.shape().vocab_len as u32 };
     let mut watch = Watch::new(
         Watched {
@@ -201,8 +203,10 @@ pub(crate) fn show(
             max_tokens: request.max_tokens,
             canvas_len: model.shape().canvas_len,
             draws,
+            profile: request.profile,
             entropy: view.entropy,
         },
+        &request.prompt,
         view.live,
         out,
     )?;
@@ -221,9 +225,21 @@ pub(crate) fn show(
     if let Some(e) = failed {
         return Err(e);
     }
-    let done = done?;
-    finished?;
-    Ok(done)
+    Ok((finished?, done))
+}
+
+/// What belongs to an answer and is no text of it, for people: on stderr, so that stdout is the answer alone.
+pub(crate) fn show_beside(think: Think, answer: &Answer, out: Out) {
+    if out.json || out.quiet {
+        return;
+    }
+    if !answer.reasoning.is_empty() && (think == Think::On || out.verbose > 0) {
+        out.err(&format!("thought: {}", answer.reasoning));
+    }
+    for call in &answer.tool_calls {
+        let arguments = serde_json::Value::Object(call.arguments.clone());
+        out.err(&format!("tool call: {} {arguments}", call.name));
+    }
 }
 
 /// The steps so far, for `--trace`.

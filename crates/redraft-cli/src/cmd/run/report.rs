@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use redraft::Model;
+use redraft::chat::{Answer, ToolCall, Warning};
 use redraft::engine::{Finish, Generation, Request};
 use redraft::sampler::Stop;
 use serde::Serialize;
@@ -20,6 +21,7 @@ pub(crate) struct Report {
     tool_calls: Vec<Value>,
     ids: Vec<u32>,
     finish_reason: &'static str,
+    warnings: Vec<Note>,
     usage: Usage,
     diffusion: Diffusion,
     timings: Timings,
@@ -32,6 +34,13 @@ pub(crate) struct Report {
     version: &'static str,
 }
 
+/// Something about the answer that its reader should know; the code is for programs.
+#[derive(Debug, Serialize)]
+struct Note {
+    code: &'static str,
+    message: String,
+}
+
 #[derive(Debug, Serialize)]
 struct Usage {
     prompt_tokens: usize,
@@ -42,6 +51,7 @@ struct Usage {
 #[derive(Debug, Serialize)]
 struct Diffusion {
     sampler: &'static str,
+    profile: &'static str,
     parameters: Map<String, Value>,
     canvases: Vec<Canvas>,
     tokens_per_forward: f64,
@@ -105,11 +115,29 @@ pub(crate) fn number(x: f64) -> Value {
     if x.fract() == 0.0 && x.abs() < 9e15 { Value::from(x as i64) } else { Value::from(x) }
 }
 
+/// What the reader of an answer should know, besides the answer.
+pub(crate) fn warnings(done: &Generation, answer: &Answer) -> Vec<Warning> {
+    let mut out = answer.warnings.clone();
+    if done.ids.is_empty() {
+        let message = "the answer is empty: the model ended at once; another --seed or wording may help";
+        out.push(Warning { code: "empty_answer", message: message.into() });
+    } else if answer.text.trim().is_empty() && answer.tool_calls.is_empty() {
+        let message = "the answer is empty: the model wrote nothing that is shown";
+        out.push(Warning { code: "empty_answer", message: message.into() });
+    }
+    if done.repetition {
+        let message = "the answer ends where it began to repeat itself";
+        out.push(Warning { code: "repetition", message: message.into() });
+    }
+    out
+}
+
 impl Report {
     pub(crate) fn new(
         model: &Model,
         request: &Request,
         done: &Generation,
+        answer: &Answer,
         seed: u64,
         load: Duration,
     ) -> Report {
@@ -125,14 +153,19 @@ impl Report {
             accepted_per_step: c.accepted_per_step.clone(),
         };
         Report {
-            text: model.tokenizer().decode(&done.ids, false),
-            reasoning: String::new(),
-            tool_calls: Vec::new(),
+            text: answer.text.clone(),
+            reasoning: answer.reasoning.clone(),
+            tool_calls: answer.tool_calls.iter().map(ToolCall::to_api).collect(),
             ids: done.ids.clone(),
             finish_reason: match done.finish {
+                Finish::Stop if !answer.tool_calls.is_empty() => "tool_calls",
                 Finish::Stop => "stop",
                 Finish::Length => "length",
             },
+            warnings: warnings(done, answer)
+                .into_iter()
+                .map(|Warning { code, message }| Note { code, message })
+                .collect(),
             usage: Usage {
                 prompt_tokens: request.prompt.len(),
                 completion_tokens: n,
@@ -140,6 +173,7 @@ impl Report {
             },
             diffusion: Diffusion {
                 sampler: request.sampler.name,
+                profile: request.profile.name,
                 parameters: request.params.iter().map(|(k, v)| (k.to_string(), number(v))).collect(),
                 canvases: done.canvases.iter().map(canvas).collect(),
                 tokens_per_forward: rounded(n as f64 / steps.max(1) as f64),

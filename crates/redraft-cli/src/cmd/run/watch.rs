@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use redraft::chat::{Answer, AnswerParser, Delta};
 use redraft::engine::{Draws as _, Event, Philox, StepEvent};
-use redraft::tokenizer::{StreamDecoder, Tokenizer};
+use redraft::sampler::Profile;
+use redraft::tokenizer::Tokenizer;
 
 use crate::out::{Out, stdout_error};
 use crate::ui::canvas::{Status, entropy_bars};
@@ -20,6 +22,7 @@ pub(super) struct Watched {
     pub(super) max_tokens: usize,
     pub(super) canvas_len: usize,
     pub(super) draws: Philox,
+    pub(super) profile: &'static Profile,
     /// Show the entropy of each part of a canvas.
     pub(super) entropy: bool,
 }
@@ -27,7 +30,8 @@ pub(super) struct Watched {
 /// Shows events.
 pub(super) struct Watch {
     of: Watched,
-    decoder: StreamDecoder,
+    /// Takes markers and thoughts out of what is shown.
+    parser: AnswerParser,
     shown: Shown,
     /// Tokens that the user has got.
     emitted: usize,
@@ -46,7 +50,7 @@ enum Shown {
 
 impl Watch {
     /// Shows events on stdout: in place when `live`, else as text, and with `--json` not at all.
-    pub(super) fn new(of: Watched, live: bool, out: Out) -> anyhow::Result<Watch> {
+    pub(super) fn new(of: Watched, prompt: &[u32], live: bool, out: Out) -> anyhow::Result<Watch> {
         let now = Instant::now();
         let shown = match live {
             true => {
@@ -58,8 +62,9 @@ impl Watch {
             false if out.json => Shown::Nothing,
             false => Shown::Text(out, None),
         };
-        let decoder = of.tokenizer.stream_decoder(false);
-        Ok(Watch { of, decoder, shown, emitted: 0, began: now, mark: now })
+        let mut parser = AnswerParser::for_tokenizer(&of.tokenizer);
+        parser.after_prompt(prompt);
+        Ok(Watch { of, parser, shown, emitted: 0, began: now, mark: now })
     }
 
     /// Shows one event.
@@ -81,8 +86,8 @@ impl Watch {
             Event::Commit { canvas, ids, emitted, .. } => {
                 self.mark = Instant::now();
                 self.emitted += emitted.len();
-                let text: String = emitted.iter().map(|&id| self.decoder.push(id)).collect();
-                self.text(&text)?;
+                let deltas: Vec<Delta> = emitted.iter().flat_map(|&id| self.parser.push(id)).collect();
+                self.text(&said(&deltas))?;
                 let ended = ids.iter().any(|id| self.of.end_ids.contains(id));
                 if ended || self.emitted >= self.of.max_tokens { Ok(()) } else { self.noise(canvas + 1) }
             }
@@ -93,15 +98,17 @@ impl Watch {
     ///
     /// # Errors
     /// stdout cannot be written to.
-    pub(super) fn finish(&mut self, complete: bool) -> anyhow::Result<()> {
-        let rest = self.decoder.finish();
-        self.text(&rest)?;
+    pub(super) fn finish(mut self, complete: bool) -> anyhow::Result<Answer> {
+        let nothing = AnswerParser::for_tokenizer(&self.of.tokenizer);
+        let (deltas, answer) = std::mem::replace(&mut self.parser, nothing).finish();
+        self.text(&said(&deltas))?;
         match &mut self.shown {
-            Shown::Canvas(live, _) => live.finish().map_err(stdout_error),
-            Shown::Text(out, Some(false)) => out.text("\n"),
-            Shown::Text(out, None) if complete => out.text("\n"),
-            _ => Ok(()),
+            Shown::Canvas(live, _) => live.finish().map_err(stdout_error)?,
+            Shown::Text(out, Some(false)) => out.text("\n")?,
+            Shown::Text(out, None) if complete => out.text("\n")?,
+            _ => {}
         }
+        Ok(answer)
     }
 
     /// Final text.
@@ -119,7 +126,7 @@ impl Watch {
     /// The canvas before its first step, which can take seconds in a large model.
     fn noise(&mut self, canvas: usize) -> anyhow::Result<()> {
         let Shown::Canvas(live, _) = &mut self.shown else { return Ok(()) };
-        let ids = self.of.draws.initial(canvas, self.of.canvas_len);
+        let ids = self.of.draws.initial(self.of.profile.draws_of(canvas), self.of.canvas_len);
         let left = self.of.max_tokens - self.emitted;
         let cells = noise(&self.of.tokenizer, &ids[..left.min(ids.len())]);
         let status = [format!("canvas {} · noise", canvas + 1)];
@@ -151,4 +158,10 @@ impl Watch {
         }
         live.frame(&cells, &lines, now).map_err(stdout_error)
     }
+}
+
+/// What of an answer is its text.
+fn said(deltas: &[Delta]) -> String {
+    let text = |d: &Delta| if let Delta::Text(text) = d { text.clone() } else { String::new() };
+    deltas.iter().map(text).collect()
 }

@@ -4,10 +4,23 @@ use std::collections::BTreeMap;
 
 use redraft::Model;
 use redraft::engine::Request;
+use redraft::sampler::PromptWindow;
 use serde_json::{Map, Value, json};
 
 use crate::cmd::run::number;
 use crate::version::VERSION;
+
+/// Who sees whom.
+fn mask_rule(window: PromptWindow) -> String {
+    let keys = match window {
+        PromptWindow::Exclusive => "W-1",
+        PromptWindow::Inclusive => "W",
+    };
+    format!(
+        "prompt causal, canvas bidirectional over prompt and canvas; sliding layers of a canvas see the last \
+         {keys} prompt tokens of a window W"
+    )
+}
 
 /// What all traces say.
 pub(crate) fn common(model: &Model) -> BTreeMap<String, String> {
@@ -19,7 +32,7 @@ pub(crate) fn common(model: &Model) -> BTreeMap<String, String> {
         ("backend", c.backend.to_string()),
         ("numerics", "exact".to_string()),
         ("precision", c.precision.name().to_string()),
-        ("mask_rule", "prompt causal, canvas bidirectional over prompt and canvas".to_string()),
+        ("mask_rule", mask_rule(PromptWindow::default())),
         ("redraft_version", VERSION.to_string()),
     ];
     facts.into_iter().map(|(k, v)| (k.to_string(), v)).collect()
@@ -40,7 +53,9 @@ pub(crate) fn generation(model: &Model, request: &Request, seed: u64) -> BTreeMa
     }
     config.insert("eos".into(), json!(request.end_ids));
     let mut facts = common(model);
+    facts.insert("mask_rule".into(), mask_rule(request.profile.window));
     facts.insert("sampler".into(), request.sampler.name.into());
+    facts.insert("profile".into(), request.profile.name.into());
     facts.insert("seed".into(), seed.to_string());
     facts.insert("self_conditioning".into(), request.self_conditioning.to_string());
     facts.insert("config".into(), Value::Object(config).to_string());
