@@ -6,6 +6,7 @@ mod tokenizer_common;
 
 use std::sync::Arc;
 
+use proptest::prelude::*;
 use redraft::chat::{Answer, AnswerParser, ChatTemplate, Content, Delta, FORMATS, Message, RenderOptions};
 use redraft::tokenizer::{Specials, Tokenizer, TokenizerParts};
 use serde_json::{Value, json};
@@ -267,4 +268,46 @@ fn answers_go_back_into_the_history() {
     );
     let only_call = parse_text("<|tool_call>call:f{}<tool_call|>", &[]).1;
     assert_eq!(only_call.to_message().content, Content::None);
+}
+
+/// Pieces that answers of all kinds are made of.
+const PIECES: [&str; 20] = [
+    "<|channel>",
+    "<channel|>",
+    "<|tool_call>",
+    "<tool_call|>",
+    "<|\"|>",
+    "<|turn>",
+    "<|tool_response>",
+    "<|think|>",
+    "thought\n",
+    "thought",
+    "call:f{",
+    "}",
+    "a:",
+    "1",
+    "[",
+    "]",
+    ",",
+    " ",
+    "é<",
+    "text",
+];
+
+proptest! {
+    /// Whatever a model writes and however it is cut: no panic, the same answer, and nothing said twice.
+    #[test]
+    fn any_answer_is_taken_apart(picks in proptest::collection::vec(0..PIECES.len(), 0..24), cut in 0..200usize) {
+        let text: String = picks.iter().map(|&i| PIECES[i]).collect();
+        let (deltas, answer) = parse_text(&text, &[]);
+        let (cut_deltas, cut_answer) = parse_text(&text, &[cut.min(text.len())]);
+        prop_assert_eq!(&answer, &cut_answer);
+        for deltas in [deltas, cut_deltas] {
+            let said: String = deltas.iter().map(|d| if let Delta::Text(t) = d { t.as_str() } else { "" }).collect();
+            prop_assert_eq!(&said, &answer.text);
+        }
+        // A thought that is not closed never leaves the answer empty, unless it is empty itself.
+        prop_assert!(!answer.unclosed_thought || !answer.text.is_empty() || answer.reasoning.is_empty() || !answer.tool_calls.is_empty());
+        prop_assert!(!answer.to_message().extra.contains_key("reasoning_content") && answer.to_message().reasoning_content.is_none());
+    }
 }
