@@ -65,15 +65,17 @@ impl Machine for Gemma4 {
                 let (line, rest) = text.split_once('\n').map_or((text, None), |(a, b)| (a, Some(b)));
                 name.push_str(line);
                 match rest {
+                    // No name is as long: the thought has begun, however the text was cut.
+                    _ if name.len() > MAX_CHANNEL => {
+                        let held = std::mem::take(name);
+                        self.0 = State::Thought;
+                        out.reasoning(&held);
+                        out.reasoning(&text[line.len()..]);
+                    }
                     Some(rest) => {
                         let name = std::mem::take(name);
                         self.enter(name.trim(), out);
                         self.text(rest, out);
-                    }
-                    None if name.len() > MAX_CHANNEL => {
-                        let held = std::mem::take(name);
-                        self.0 = State::Thought;
-                        out.reasoning(&held);
                     }
                     None => {}
                 }

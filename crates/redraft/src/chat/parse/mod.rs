@@ -290,10 +290,11 @@ impl AnswerParser {
             let silent = answer.text.trim().is_empty() && answer.tool_calls.is_empty();
             let mut message = "the answer ended inside a thought".to_owned();
             if silent && !answer.reasoning.is_empty() {
-                answer.text = answer.reasoning.clone();
-                answer.reasoning.clear();
+                let thought = std::mem::take(&mut answer.reasoning);
+                // After white space that was passed on already.
+                answer.text.push_str(&thought);
                 answer.thought_is_text = true;
-                deltas.push(Delta::Text(answer.text.clone()));
+                deltas.push(Delta::Text(thought));
                 message += "; the thought is shown as the answer";
             }
             answer.warnings.push(Warning { code: "unclosed_thought", message });
