@@ -112,6 +112,16 @@ pub enum Finish {
     Length,
 }
 
+impl Finish {
+    /// In JSON and receipts.
+    pub fn name(self) -> &'static str {
+        match self {
+            Finish::Stop => "stop",
+            Finish::Length => "length",
+        }
+    }
+}
+
 /// One canvas, in numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CanvasReport {
@@ -367,7 +377,7 @@ impl Canvas<'_> {
                 entropy: &result.entropy,
                 renoise: &renoise,
             });
-            accepted_per_step.push(decision.accepted.iter().filter(|&&a| a).count());
+            accepted_per_step.push(decision.n_accepted());
             let elapsed = self.start.elapsed();
             if step == 0 {
                 first_draft = elapsed;

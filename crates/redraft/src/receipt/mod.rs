@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{Finish, Generation, Request};
+use crate::engine::{Generation, Request};
 use crate::sampler::{profile, sampler};
 use crate::{Error, Model};
 
@@ -125,14 +125,6 @@ pub struct Receipt {
     pub canvases: Vec<CanvasDigests>,
 }
 
-/// How answers end, in the words of receipts.
-fn finish_word(finish: Finish) -> &'static str {
-    match finish {
-        Finish::Stop => "stop",
-        Finish::Length => "length",
-    }
-}
-
 impl Receipt {
     /// The receipt of an answer.
     pub fn new(
@@ -162,7 +154,7 @@ impl Receipt {
             prompt_ids: request.prompt.clone(),
             ids: answer.ids.clone(),
             text: model.tokenizer().decode(&answer.ids, false),
-            finish_reason: finish_word(answer.finish).to_string(),
+            finish_reason: answer.finish.name().to_string(),
             digest: AnswerDigests {
                 ids: answer.digests.ids.clone(),
                 logits: answer.digests.logits.clone(),
