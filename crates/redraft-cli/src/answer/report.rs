@@ -5,7 +5,7 @@ use std::time::Duration;
 use redraft::Model;
 use redraft::chat::{Answer, ToolCall, Warning};
 use redraft::engine::{Finish, Generation, Request};
-use redraft::sampler::Stop;
+use redraft::sampler::Params;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -115,6 +115,11 @@ pub(crate) fn number(x: f64) -> Value {
     if x.fract() == 0.0 && x.abs() < 9e15 { Value::from(x as i64) } else { Value::from(x) }
 }
 
+/// Parameters of a sampler as JSON.
+pub(crate) fn parameters(params: &Params) -> Map<String, Value> {
+    params.iter().map(|(k, v)| (k.to_string(), number(v))).collect()
+}
+
 /// What the reader of an answer should know, besides the answer.
 pub(crate) fn warnings(done: &Generation, answer: &Answer) -> Vec<Warning> {
     let mut out = answer.warnings.clone();
@@ -146,10 +151,7 @@ impl Report {
         let n = done.ids.len();
         let canvas = |c: &redraft::engine::CanvasReport| Canvas {
             steps: c.steps,
-            stop: match c.stop {
-                Stop::Converged => "converged",
-                Stop::MaxSteps => "max_steps",
-            },
+            stop: c.stop.name(),
             accepted_per_step: c.accepted_per_step.clone(),
         };
         Report {
@@ -159,8 +161,7 @@ impl Report {
             ids: done.ids.clone(),
             finish_reason: match done.finish {
                 Finish::Stop if !answer.tool_calls.is_empty() => "tool_calls",
-                Finish::Stop => "stop",
-                Finish::Length => "length",
+                finish => finish.name(),
             },
             warnings: warnings(done, answer)
                 .into_iter()
@@ -174,7 +175,7 @@ impl Report {
             diffusion: Diffusion {
                 sampler: request.sampler.name,
                 profile: request.profile.name,
-                parameters: request.params.iter().map(|(k, v)| (k.to_string(), number(v))).collect(),
+                parameters: parameters(&request.params),
                 canvases: done.canvases.iter().map(canvas).collect(),
                 tokens_per_forward: rounded(n as f64 / steps.max(1) as f64),
             },
