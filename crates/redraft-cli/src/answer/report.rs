@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redraft::Model;
 use redraft::chat::{Answer, ToolCall, Warning};
-use redraft::engine::{Finish, Generation, Request};
+use redraft::engine::{CanvasReport, Digests, Finish, Generation, Request};
 use redraft::sampler::Params;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -21,7 +21,7 @@ pub(crate) struct Report {
     tool_calls: Vec<Value>,
     ids: Vec<u32>,
     finish_reason: &'static str,
-    warnings: Vec<Note>,
+    warnings: Vec<Warning>,
     usage: Usage,
     diffusion: Diffusion,
     timings: Timings,
@@ -30,15 +30,8 @@ pub(crate) struct Report {
     model: ModelReport,
     backend: &'static str,
     numerics: &'static str,
-    digest: Digest,
+    digest: Digests,
     version: &'static str,
-}
-
-/// Something about the answer that its reader should know; the code is for programs.
-#[derive(Debug, Serialize)]
-struct Note {
-    code: &'static str,
-    message: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -85,14 +78,6 @@ struct Memory {
     peak_rss_bytes: Option<u64>,
     weights_bytes: u64,
     kv_bytes: usize,
-}
-
-#[derive(Debug, Serialize)]
-struct Digest {
-    ids: String,
-    logits: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    full: Option<String>,
 }
 
 /// Milliseconds to the microsecond.
@@ -149,7 +134,7 @@ impl Report {
         let steps: usize = done.canvases.iter().map(|c| c.steps).sum();
         let step_time = done.timings.denoise / u32::try_from(steps.max(1)).unwrap_or(u32::MAX);
         let n = done.ids.len();
-        let canvas = |c: &redraft::engine::CanvasReport| Canvas {
+        let canvas = |c: &CanvasReport| Canvas {
             steps: c.steps,
             stop: c.stop.name(),
             accepted_per_step: c.accepted_per_step.clone(),
@@ -163,10 +148,7 @@ impl Report {
                 Finish::Stop if !answer.tool_calls.is_empty() => "tool_calls",
                 finish => finish.name(),
             },
-            warnings: warnings(done, answer)
-                .into_iter()
-                .map(|Warning { code, message }| Note { code, message })
-                .collect(),
+            warnings: warnings(done, answer),
             usage: Usage {
                 prompt_tokens: request.prompt.len(),
                 completion_tokens: n,
@@ -199,11 +181,7 @@ impl Report {
             model: ModelReport::of(model),
             backend: model.backend().capabilities().backend,
             numerics: "exact",
-            digest: Digest {
-                ids: done.digests.ids.clone(),
-                logits: done.digests.logits.clone(),
-                full: done.digests.full.clone(),
-            },
+            digest: done.digests.clone(),
             version: VERSION,
         }
     }

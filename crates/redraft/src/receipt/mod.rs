@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{Generation, Request};
+use crate::engine::{Digests, Generation, Request};
 use crate::sampler::{profile, sampler};
 use crate::{Error, Model};
 
@@ -65,19 +65,6 @@ impl ModelDigests {
     }
 }
 
-/// Digests of an answer, as in [`crate::engine::Digests`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AnswerDigests {
-    /// Of the emitted ids.
-    pub ids: String,
-    /// Of the statistics of the last step of each canvas.
-    pub logits: String,
-    /// Of all logits of those steps, where they were asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub full: Option<String>,
-}
-
 /// A receipt. Field names are part of the program's contract.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -120,7 +107,7 @@ pub struct Receipt {
     /// `stop` or `length`.
     pub finish_reason: String,
     /// Digests of the answer.
-    pub digest: AnswerDigests,
+    pub digest: Digests,
     /// Every canvas, step by step.
     pub canvases: Vec<CanvasDigests>,
 }
@@ -155,11 +142,7 @@ impl Receipt {
             ids: answer.ids.clone(),
             text: model.tokenizer().decode(&answer.ids, false),
             finish_reason: answer.finish.name().to_string(),
-            digest: AnswerDigests {
-                ids: answer.digests.ids.clone(),
-                logits: answer.digests.logits.clone(),
-                full: answer.digests.full.clone(),
-            },
+            digest: answer.digests.clone(),
             canvases: steps.finish(),
         }
     }
@@ -267,7 +250,7 @@ mod tests {
             ids: vec![7],
             text: "é\u{1b}".into(),
             finish_reason: "stop".into(),
-            digest: AnswerDigests { ids: "22".into(), logits: "33".into(), full: None },
+            digest: Digests { ids: "22".into(), logits: "33".into(), full: None },
             canvases: vec![CanvasDigests { stop: None, steps: Vec::new() }],
         }
     }

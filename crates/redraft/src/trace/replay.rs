@@ -1,7 +1,5 @@
 //! A recorded generation as steps that can be looked at again.
 
-use std::time::Duration;
-
 use super::TraceFile;
 use super::like::{Eos, profile_of};
 use crate::Error;
@@ -49,7 +47,6 @@ impl RecordedStep {
             result: &self.result,
             decision: &self.decision,
             logits: None,
-            elapsed: Duration::ZERO,
         }
     }
 }
