@@ -88,3 +88,38 @@ pub(crate) fn fitting(wanted: DType, len: u64) -> DType {
 pub(crate) fn more_bits(i: usize, n: usize) -> bool {
     i < n / 8 || i >= 7 * n / 8 || (i - n / 8) % 3 == 2
 }
+
+#[cfg(test)]
+mod tests {
+    use redraft_gguf::{Bytes, GgufWriter};
+
+    use super::*;
+    use crate::convert::MIXES;
+
+    #[test]
+    fn every_mix_has_the_number_of_its_name() {
+        assert_eq!(
+            MIXES.iter().filter_map(|m| id_of_name(m.name)).collect::<Vec<_>>(),
+            [11, 12, 13, 14, 15, 16, 17, 38]
+        );
+        assert_eq!((MIXES.len(), id_of(DType::Q4_K), id_of(DType::Q8_1)), (8, Some(15), None));
+    }
+
+    #[test]
+    fn files_that_state_no_known_type_have_that_of_most_bytes() {
+        let name = |stated: Option<u32>| {
+            let mut w = GgufWriter::new();
+            if let Some(id) = stated {
+                w.metadata_mut().set("general.file_type", id);
+            }
+            w.add_tensor("a", &[32, 9], DType::Q8_0).unwrap();
+            w.add_tensor("b", &[32], DType::F32).unwrap();
+            let mut out = w.begin(Vec::new()).unwrap();
+            out.write_tensor("a", &[0; 9 * 34]).unwrap();
+            out.write_tensor("b", &[0; 128]).unwrap();
+            file_type_name(&Gguf::from_bytes(Bytes::from(out.finish().unwrap())).unwrap())
+        };
+        assert_eq!(name(Some(41)), "Q2_0");
+        assert_eq!((name(Some(999)), name(None)), ("mostly Q8_0".into(), "mostly Q8_0".into()));
+    }
+}
