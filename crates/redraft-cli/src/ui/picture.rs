@@ -67,11 +67,10 @@ pub(crate) fn noise(tokenizer: &Tokenizer, ids: &[u32]) -> Vec<Cell> {
 }
 
 fn with_text(tokenizer: &Tokenizer, ids: &[u32], states: Vec<State>) -> Vec<Cell> {
-    let control = |id| tokenizer.piece(id).is_some_and(|p| p.kind.is_control());
     let pieces = tokenizer.canvas_pieces(ids).into_iter();
     let cell = |((piece, &id), state): ((CanvasPiece, &u32), State)| Cell {
         text: piece.display(),
-        state: if state != State::Noise && control(id) { State::Marker } else { state },
+        state: if state != State::Noise && tokenizer.is_marker(id) { State::Marker } else { state },
     };
     pieces.zip(ids).zip(states).map(cell).collect()
 }
