@@ -6,6 +6,7 @@ use redraft::gguf::GgufError;
 use redraft::synth::SynthError;
 
 use crate::out::StdoutClosed;
+use crate::ui::text::shortened;
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,11 +91,7 @@ pub(crate) fn message(error: &anyhow::Error) -> String {
             parts.push(text);
         }
     }
-    let cut = |line: &str| match line.char_indices().nth(LONGEST_LINE) {
-        Some((at, _)) => format!("{}… ({} bytes)", &line[..at], line.len()),
-        None => line.to_owned(),
-    };
-    parts.join(": ").lines().map(cut).collect::<Vec<_>>().join("\n")
+    parts.join(": ").lines().map(|l| shortened(l, LONGEST_LINE)).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]

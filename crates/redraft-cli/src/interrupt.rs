@@ -138,6 +138,10 @@ pub(crate) fn suspend_group() {
     }
 }
 
+/// There is no such thing.
+#[cfg(not(unix))]
+pub(crate) fn suspend_group() {}
+
 #[cfg(not(unix))]
 fn watch(last: usize) -> anyhow::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));

@@ -1,11 +1,14 @@
 //! The `redraft` program.
 
+mod answer;
 mod args;
 mod cmd;
 mod exit;
+mod files;
 mod interrupt;
 mod model;
 mod out;
+mod trace_metadata;
 mod ui;
 mod version;
 

@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use redraft::compute::Precision;
-use redraft::gguf::{DType, Gguf, OpenOptions, Shown};
+use redraft::gguf::{Gguf, OpenOptions, Shown};
 use redraft::receipt::ModelDigests;
-use redraft::{Error, LoadOptions, Model};
+use redraft::tokenizer::Tokenizer;
+use redraft::{Error, Model, file_type_name};
 use serde::Serialize;
 
 use crate::args::model::ModelArgs;
+use crate::files::{about_file, refuse_special};
 use crate::out::Out;
 use crate::ui::progress::{Bytes, human_bytes};
 
@@ -37,7 +39,7 @@ pub(crate) fn open(
         out.warn(&format!("{n} threads on {cores} cores wait for each other: slower than -t {cores}"));
     }
     let model = match &args.model {
-        None => embedded(&options)?,
+        None => Model::embedded(&options)?,
         Some(path) => {
             let what = path.file_name().map_or_else(|| "model".into(), |n| n.to_string_lossy().into_owned());
             refuse_special(path, "a GGUF file")?;
@@ -63,7 +65,7 @@ pub(crate) fn open(
         "model {} ({}, {}, {} of weights), backend {} ({}, {} threads), loaded in {:.2} s",
         Shown(model.name()),
         model.arch().name,
-        file_type(model.gguf()),
+        file_type_name(model.gguf()),
         human_bytes(model.weights_bytes()),
         c.backend,
         c.level,
@@ -122,19 +124,6 @@ fn with_bar<T>(
     Ok(done)
 }
 
-/// The demo model inside this program.
-fn embedded(options: &LoadOptions) -> anyhow::Result<Model> {
-    Ok(Model::embedded(options)?)
-}
-
-/// The demo model for commands that do not compute.
-///
-/// # Errors
-/// As for any model.
-pub(crate) fn embedded_model() -> anyhow::Result<Model> {
-    embedded(&LoadOptions { threads: Some(1), ..LoadOptions::default() })
-}
-
 /// Opens a file for commands that do not compute.
 ///
 /// # Errors
@@ -146,42 +135,21 @@ pub(crate) fn open_file(path: &Path, out: Out) -> anyhow::Result<Gguf> {
     Ok(gguf)
 }
 
-/// What a system says about a folder that is mapped as a file helps nobody, and a device may never end.
+/// The file of a model whose vocabulary alone is wanted, and the vocabulary; warns of what had to be assumed. Without
+/// a path the demo model's.
 ///
 /// # Errors
-/// The path is no regular file, where `expected` would do.
-pub(crate) fn refuse_special(path: &Path, expected: &str) -> anyhow::Result<()> {
-    let Ok(meta) = std::fs::metadata(path) else { return Ok(()) };
-    anyhow::ensure!(!meta.is_dir(), "{} is a folder: expected {expected}", path.display());
-    anyhow::ensure!(meta.is_file(), "{} is no regular file: expected {expected}", path.display());
-    Ok(())
-}
-
-/// An output that is also an input would be lost before anybody noticed.
-///
-/// # Errors
-/// When `output` is one of the `inputs`, by whatever path.
-pub(crate) fn refuse_overwriting(output: &Path, inputs: &[Option<&Path>]) -> anyhow::Result<()> {
-    let Ok(target) = output.canonicalize() else { return Ok(()) };
-    for input in inputs.iter().flatten() {
-        anyhow::ensure!(
-            input.canonicalize().ok().as_ref() != Some(&target),
-            "{} is also an input of this command: write to another file",
-            output.display()
-        );
-    }
-    Ok(())
-}
-
-/// An error about the content of a file, with the file's name unless it says it itself.
-pub(crate) fn about_file<E: std::error::Error + Send + Sync + 'static>(
-    error: E,
-    path: &Path,
-) -> anyhow::Error {
-    let name = path.display().to_string();
-    let named = error.to_string().contains(&name);
-    let error = anyhow::Error::new(error);
-    if named { error } else { error.context(name) }
+/// Those of the reader and the tokenizer, with the file's name.
+pub(crate) fn open_vocabulary(path: Option<&Path>, out: Out) -> anyhow::Result<(Gguf, Tokenizer)> {
+    let Some(path) = path else {
+        let gguf = Model::embedded_file()?;
+        let tokenizer = Tokenizer::from_gguf(gguf.metadata())?;
+        return Ok((gguf, tokenizer));
+    };
+    let gguf = open_file(path, out)?;
+    let tokenizer = Tokenizer::from_gguf(gguf.metadata()).map_err(|e| about_file(e, path))?;
+    tokenizer.notes().iter().for_each(|note| out.warn(note));
+    Ok((gguf, tokenizer))
 }
 
 /// What identifies a model in reports.
@@ -202,59 +170,8 @@ impl ModelReport {
         ModelReport {
             name: model.name().to_string(),
             architecture: model.arch().name,
-            file_type: file_type(model.gguf()),
+            file_type: file_type_name(model.gguf()),
             sha256_header: model.sha256_header(),
         }
     }
-}
-
-/// Names of `general.file_type`, as llama.cpp numbers them.
-const FILE_TYPES: &[(u64, &str)] = &[
-    (0, "F32"),
-    (1, "F16"),
-    (2, "Q4_0"),
-    (3, "Q4_1"),
-    (7, "Q8_0"),
-    (8, "Q5_0"),
-    (9, "Q5_1"),
-    (10, "Q2_K"),
-    (11, "Q3_K_S"),
-    (12, "Q3_K_M"),
-    (13, "Q3_K_L"),
-    (14, "Q4_K_S"),
-    (15, "Q4_K_M"),
-    (16, "Q5_K_S"),
-    (17, "Q5_K_M"),
-    (18, "Q6_K"),
-    (19, "IQ2_XXS"),
-    (20, "IQ2_XS"),
-    (21, "Q2_K_S"),
-    (22, "IQ3_XS"),
-    (23, "IQ3_XXS"),
-    (24, "IQ1_S"),
-    (25, "IQ4_NL"),
-    (26, "IQ3_S"),
-    (27, "IQ3_M"),
-    (28, "IQ2_S"),
-    (29, "IQ2_M"),
-    (30, "IQ4_XS"),
-    (31, "IQ1_M"),
-    (32, "BF16"),
-    (36, "TQ1_0"),
-    (37, "TQ2_0"),
-    (38, "MXFP4"),
-];
-
-/// The quantization that `general.file_type` names; without it the type that most bytes have.
-pub(crate) fn file_type(gguf: &Gguf) -> String {
-    let stated = gguf.metadata().opt_u64("general.file_type").ok().flatten();
-    if let Some((_, name)) = FILE_TYPES.iter().find(|(n, _)| Some(*n) == stated) {
-        return (*name).to_string();
-    }
-    let mut sums: std::collections::BTreeMap<DType, u64> = std::collections::BTreeMap::new();
-    for t in gguf.tensors() {
-        *sums.entry(t.dtype).or_default() += t.n_bytes;
-    }
-    let most = sums.iter().max_by_key(|(_, bytes)| **bytes);
-    most.map_or_else(|| "none".into(), |(dtype, _)| format!("mostly {dtype}"))
 }

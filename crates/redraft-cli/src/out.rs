@@ -2,9 +2,7 @@
 //! stderr. What comes from models and files reaches a terminal only without control characters.
 
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
 
-use anyhow::Context as _;
 use serde::Serialize;
 
 use crate::ui::text::printable;
@@ -115,27 +113,4 @@ impl Out {
     pub(crate) fn shows_progress(self, bytes: u64) -> bool {
         !self.quiet && self.err_terminal && (bytes > 1 << 30 || self.verbose > 0)
     }
-}
-
-/// Writes a file in one go: under another name first, so that there is never half of it. What is no regular file is
-/// written to as it is.
-///
-/// # Errors
-/// With the file's name.
-pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let about = || format!("cannot write {}", path.display());
-    if std::fs::metadata(path).is_ok_and(|m| !m.is_file()) {
-        return std::fs::write(path, bytes).with_context(about);
-    }
-    // Through a link the file it points to is replaced, not the link.
-    let target = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
-    let mut name = target.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".{}.part", std::process::id()));
-    let part = target.with_file_name(name);
-    let written = std::fs::write(&part, bytes).and_then(|()| std::fs::rename(&part, &target));
-    if written.is_err() {
-        // What could not be written is of no use; the error itself is reported.
-        let _ = std::fs::remove_file(&part);
-    }
-    written.with_context(about)
 }

@@ -161,17 +161,6 @@ impl Bytes {
     pub fn is_mapped(&self) -> bool {
         matches!(self.owner, Owner::Map(_))
     }
-
-    /// Asks the operating system to bring the bytes into memory soon. Page faults on first use read a file
-    /// several times more slowly than this. A hint only: it does nothing for bytes that are not mapped and
-    /// on systems without such a call, and never fails.
-    pub fn prefetch(&self) {
-        #[cfg(unix)]
-        if let Owner::Map(map) = &self.owner {
-            // A hint may be refused; the bytes are then read when they are used.
-            let _ = map.map.advise_range(memmap2::Advice::WillNeed, self.start, self.len);
-        }
-    }
 }
 
 impl Deref for Bytes {
@@ -270,7 +259,6 @@ mod tests {
             std::fs::write(&path, content).unwrap();
             let mapped = Bytes::open(&path, &OpenOptions { mmap: true }).unwrap();
             let read = Bytes::open(&path, &OpenOptions { mmap: false }).unwrap();
-            mapped.prefetch();
             assert_eq!(&mapped[..], content);
             assert_eq!(&read[..], content);
             assert_eq!(mapped.is_mapped(), !content.is_empty());

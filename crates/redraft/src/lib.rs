@@ -18,6 +18,7 @@ pub mod trace;
 pub mod weights;
 
 pub use error::Error;
-pub use model::{LoadOptions, Model};
+pub use file_type::file_type_name;
+pub use model::{LoadOptions, Model, sha256_header};
 pub use redraft_compute as compute;
 pub use redraft_gguf as gguf;

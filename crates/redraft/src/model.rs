@@ -136,15 +136,9 @@ impl Model {
         &self.unused
     }
 
-    /// SHA-256 of everything before the tensor data, in hexadecimal; of a split model, of that part of all
-    /// files, one after another.
+    /// As [`sha256_header`].
     pub fn sha256_header(&self) -> String {
-        let mut sha = Sha256::new();
-        for file in self.gguf.files() {
-            let end = usize::try_from(file.data_offset).unwrap_or(usize::MAX).min(file.bytes.len());
-            sha.update(&file.bytes[..end]);
-        }
-        hex(&sha.finalize())
+        sha256_header(&self.gguf)
     }
 
     /// SHA-256 of the whole file, in hexadecimal; of a split model, of all files, one after another. `progress`
@@ -214,6 +208,17 @@ impl Model {
     pub fn close(&mut self, session: Session) {
         self.backend.seq_free(session.seq());
     }
+}
+
+/// SHA-256 of everything before the tensor data, in hexadecimal; of a split model, of that part of all files, one
+/// after another.
+pub fn sha256_header(gguf: &Gguf) -> String {
+    let mut sha = Sha256::new();
+    for file in gguf.files() {
+        let end = usize::try_from(file.data_offset).unwrap_or(usize::MAX).min(file.bytes.len());
+        sha.update(&file.bytes[..end]);
+    }
+    hex(&sha.finalize())
 }
 
 /// Bytes in hexadecimal.

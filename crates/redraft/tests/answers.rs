@@ -236,7 +236,7 @@ fn other_vocabularies_have_no_markers() {
 #[test]
 fn answers_go_back_into_the_history() {
     let path = format!("{}/../../testdata/templates/gemma4.jinja", env!("CARGO_MANIFEST_DIR"));
-    let template = ChatTemplate::from_file(path.as_ref()).unwrap();
+    let template = ChatTemplate::from_source(&std::fs::read_to_string(path).unwrap()).unwrap();
     let options = RenderOptions { add_generation_prompt: true, ..RenderOptions::default() };
     let said = "<|channel>thought\nsecret<channel|>Let me look.<|tool_call>call:weather{city:<|\"|>Bonn<|\"|>}<tool_call|><|tool_response>";
     let answer = parse_text(said, &[]).1;

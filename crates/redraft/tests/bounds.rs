@@ -218,7 +218,7 @@ fn texts() -> Vec<(&'static str, Vec<u8>)> {
         "nested lists of a template",
         [b"{{".to_vec(), b"[".repeat(400_000), b"]".repeat(400_000), b"}}".to_vec()].concat(),
     ));
-    all.push(("a template of many blocks", b"{% if 1 %}".repeat(6_000)));
+    all.push(("a template of many blocks", b"{% if 1 %}".repeat(90_000)));
     all
 }
 

@@ -275,6 +275,6 @@ fn a_damaged_weight_is_named() {
     let mut model =
         Model::from_gguf(Gguf::from_bytes(bytes.into()).unwrap(), &LoadOptions::default()).unwrap();
     let (_, golden) = oracle_cases().into_iter().find(|(n, _)| n == "dg-mini.F32.decode").unwrap();
-    let e = redraft::trace::like(&mut model, &golden).unwrap_err().to_string();
+    let e = redraft::trace::like(&mut model, &golden, None).unwrap_err().to_string();
     assert!(e.contains("met in what leads to attn_post_norm-1"), "{e}");
 }

@@ -17,7 +17,7 @@ fn judge(model: &mut Model, file: &str, cases: &[(String, TraceFile)], limits: &
     let mine: Vec<_> = cases.iter().filter(|(_, g)| g.metadata["model"] == file).collect();
     let mut failures = Vec::new();
     for (name, golden) in &mine {
-        let candidate = like(model, golden).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let candidate = like(model, golden, None).unwrap_or_else(|e| panic!("{name}: {e}"));
         let r = compare(golden, &candidate, limits);
         if !r.ok {
             let bad: Vec<_> = r.rows.iter().filter(|r| !r.ok).collect();
@@ -79,7 +79,7 @@ fn taps_pin_the_mistakes_that_logits_cannot_show() {
     let cases: BTreeMap<_, _> = oracle_cases().into_iter().collect();
     let golden = &cases["dg-mini.F32.decode-sc"];
     let mut model = open("dg-mini.F32.gguf", &LoadOptions::default());
-    let candidate = like(&mut model, golden).unwrap();
+    let candidate = like(&mut model, golden, None).unwrap();
     let report = compare(golden, &candidate, &f32_limits());
     // Top-k not renormalised or renormalised after the per-expert scale; soft embedding without sqrt(n);
     // eps ignored; a wrong window on either kind of layer.
@@ -100,7 +100,7 @@ fn bf16_error_is_of_the_size_of_the_references_own() {
     let mut n = 0;
     for (name, golden) in oracle_cases().iter().filter(|(_, g)| g.tensors.contains_key("logits_bf16")) {
         let options = LoadOptions { precision: Precision::Bf16, ..LoadOptions::default() };
-        let candidate = like(&mut open(&golden.metadata["model"], &options), golden).unwrap();
+        let candidate = like(&mut open(&golden.metadata["model"], &options), golden, None).unwrap();
         let truth = golden.tensors["logits"].data.to_f64();
         let squared = |x: &[f64]| x.iter().zip(&truth).map(|(a, b)| (a - b) * (a - b)).sum::<f64>();
         let (a, b) = (

@@ -90,7 +90,7 @@ fn logits_of_a_random_model_in_every_type() {
     let source = Gguf::open(&oracle_model("dg-tiny.BF16.gguf"), &Default::default()).unwrap();
     for name in recipes() {
         let (done, mut model) = quantized(&source, &name);
-        let logits = like(&mut model, &golden).unwrap().tensors["logits"].data.to_f64();
+        let logits = like(&mut model, &golden, None).unwrap().tensors["logits"].data.to_f64();
         let types: Vec<String> = done.types.iter().map(|(d, n)| format!("{d} x{n}")).collect();
         println!("{name:10} {:9.2e} {:8} bytes  {}", nmse(&logits, &truth), done.bytes, types.join(", "));
     }

@@ -23,7 +23,7 @@ fn recorded_trajectories_replay_token_for_token() {
     let mut model = Model::open(&weights, &LoadOptions::default()).unwrap();
     for n in 0..5 {
         let golden = TraceFile::open(&testdata().join(format!("redraft-tiny/traj-{n}.safetensors"))).unwrap();
-        let candidate = like(&mut model, &golden).unwrap();
+        let candidate = like(&mut model, &golden, None).unwrap();
         let limits = Limits { all: true, ..Preset::F32.into() };
         let report = compare(&golden, &candidate, &limits);
         assert!(report.ok, "traj-{n}: {report:#?}");

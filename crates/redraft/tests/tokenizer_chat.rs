@@ -282,18 +282,3 @@ fn images_are_refused() {
     }
     ask(json!({"type": "text", "text": "an image"})).unwrap();
 }
-
-#[test]
-fn template_files_are_read_with_a_limit() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("t.jinja");
-    let read = |bytes: &[u8]| {
-        std::fs::write(&path, bytes).unwrap();
-        ChatTemplate::from_file(&path).map(|_| ()).map_err(|e| e.to_string())
-    };
-    assert_eq!(read(b"{{ 1 }}"), Ok(()));
-    assert!(read(&vec![b'\n'; (1 << 20) + 1]).unwrap_err().contains("at most 1048576 bytes"));
-    assert!(read(b"\xff").unwrap_err().contains("no UTF-8"));
-    assert!(ChatTemplate::from_file(dir.path()).unwrap_err().to_string().contains("a regular file"));
-    assert!(ChatTemplate::from_file(&dir.path().join("none")).unwrap_err().to_string().contains("none"));
-}

@@ -293,3 +293,17 @@ fn answers_never_end_because_the_file_asks_for_an_end_behind_prompts() {
     let tok = Tokenizer::from_gguf(&meta).unwrap();
     assert_eq!(tok.encode_raw_prompt("ab", Specials::Parse).unwrap(), [2, 6]);
 }
+
+/// What is shown as structure is what no message can contain.
+#[test]
+fn markers_are_control_tokens_and_what_is_treated_as_one() {
+    let tok = tokenizer("dg-mini");
+    let kind = |text: &str| tok.token_id(text).and_then(|id| tok.piece(id)).map(|p| p.kind);
+    assert_eq!(
+        (kind("<|turn>"), kind("<|channel>")),
+        (Some(TokenKind::Control), Some(TokenKind::UserDefined))
+    );
+    let marker = |text: &str| tok.token_id(text).map(|id| tok.is_marker(id));
+    assert_eq!([marker("<|turn>"), marker("<|channel>"), marker("a")], [Some(true), Some(true), Some(false)]);
+    assert!(!tok.is_marker(u32::MAX));
+}

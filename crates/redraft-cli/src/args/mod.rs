@@ -2,6 +2,7 @@
 //! `REDRAFT_*` environment variables, then from flags.
 
 pub(crate) mod generate;
+pub(crate) mod live;
 pub(crate) mod model;
 pub(crate) mod prompt;
 pub(crate) mod sampler;

@@ -6,8 +6,10 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail};
 use clap::ValueEnum;
 use redraft::Model;
-use redraft::chat::{ChatTemplate, Message, RenderOptions, builtin_template};
+use redraft::chat::{ChatTemplate, MAX_TEMPLATE_BYTES, Message, RenderOptions, builtin_template};
 use redraft::tokenizer::Specials;
+
+use crate::files;
 
 /// Options of commands that take a prompt.
 #[derive(Debug, clap::Args)]
@@ -141,7 +143,12 @@ impl TemplateArgs {
         let tokenizer = model.tokenizer();
         let mut warning = None;
         let template = match (&self.chat_template, tokenizer.chat_template()) {
-            (Some(path), _) => ChatTemplate::from_file(path).with_context(|| path.display().to_string())?,
+            (Some(path), _) => {
+                files::refuse_special(path, "a chat template")?;
+                let about = || path.display().to_string();
+                let source = String::from_utf8(files::read(path, MAX_TEMPLATE_BYTES)?).with_context(about)?;
+                ChatTemplate::from_source(&source).with_context(about)?
+            }
             (None, Some(source)) => {
                 ChatTemplate::from_source(source).context("the chat template of the model file")?
             }

@@ -8,7 +8,7 @@ use redraft::trace::{Limits, Preset, Report, Row, TraceFile, compare, glob};
 use serde::Serialize;
 
 use crate::exit::Exit;
-use crate::model::refuse_special;
+use crate::files::refuse_special;
 use crate::out::Out;
 use crate::ui::table::table;
 

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use redraft::arch::ARCHS;
+use redraft::file_type_name;
 use redraft::gguf::{Array, DType, Gguf, Shown, Value, codec};
 use serde::{Serialize, Serializer};
 
 use crate::exit::Exit;
-use crate::model::{file_type, open_file};
+use crate::model::open_file;
 use crate::out::Out;
 use crate::ui::progress::human_bytes;
 use crate::ui::table::table;
@@ -165,7 +166,7 @@ fn inspect<'a>(path: &Path, gguf: &'a Gguf, full: bool) -> Report<'a> {
         supported: architecture.as_ref().is_some_and(|a| ARCHS.iter().any(|s| s.name == a)),
         architecture,
         name: stated("general.name"),
-        file_type: file_type(gguf),
+        file_type: file_type_name(gguf),
         parameters,
         tensor_bytes,
         bits_per_weight: (tensor_bytes as f64 * 8e3 / parameters.max(1) as f64).round() / 1e3,

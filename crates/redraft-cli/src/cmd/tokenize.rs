@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::args::prompt::read_stdin;
 use crate::exit::Exit;
-use crate::model::{about_file, open_file};
+use crate::files;
+use crate::model::open_vocabulary;
 use crate::out::Out;
 use crate::ui::table::table;
 
@@ -78,7 +79,7 @@ struct Tokens {
 
 /// Runs `tokenize`.
 pub(crate) fn tokenize(args: &TokenizeArgs, out: Out) -> anyhow::Result<Exit> {
-    let tokenizer = tokenizer(args.model.as_deref(), out)?;
+    let (_, tokenizer) = open_vocabulary(args.model.as_deref(), out)?;
     if let Some(path) = &args.compare {
         return print_comparison(&compare(&tokenizer, path)?, out);
     }
@@ -116,7 +117,7 @@ pub(crate) fn tokenize(args: &TokenizeArgs, out: Out) -> anyhow::Result<Exit> {
 
 /// Runs `detokenize`.
 pub(crate) fn detokenize(args: &DetokenizeArgs, out: Out) -> anyhow::Result<Exit> {
-    let tokenizer = tokenizer(args.model.as_deref(), out)?;
+    let (_, tokenizer) = open_vocabulary(args.model.as_deref(), out)?;
     let list = if args.ids == "-" { read_stdin()? } else { args.ids.clone() };
     let ids = parse_ids(&list)?;
     if let Some(id) = ids.iter().find(|&&id| id as usize >= tokenizer.vocab_len()) {
@@ -129,15 +130,6 @@ pub(crate) fn detokenize(args: &DetokenizeArgs, out: Out) -> anyhow::Result<Exit
         out.text(&(text + "\n"))?;
     }
     Ok(Exit::Done)
-}
-
-/// Reads the vocabulary and nothing else of a model file, and warns of what had to be assumed.
-fn tokenizer(path: Option<&Path>, out: Out) -> anyhow::Result<Tokenizer> {
-    let Some(path) = path else { return Ok(Tokenizer::clone(crate::model::embedded_model()?.tokenizer())) };
-    let tokenizer =
-        Tokenizer::from_gguf(open_file(path, out)?.metadata()).map_err(|e| about_file(e, path))?;
-    tokenizer.notes().iter().for_each(|note| out.warn(note));
-    Ok(tokenizer)
 }
 
 fn tokens(tokenizer: &Tokenizer, ids: &[u32]) -> Vec<Token> {
@@ -206,8 +198,8 @@ struct Difference {
 }
 
 fn compare(tokenizer: &Tokenizer, path: &Path) -> anyhow::Result<Comparison> {
-    let source = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let expected: Expected = serde_json::from_str(&source).with_context(|| path.display().to_string())?;
+    let bytes = files::read(path, files::MAX_BYTES)?;
+    let expected: Expected = serde_json::from_slice(&bytes).with_context(|| path.display().to_string())?;
     let mut c = Comparison { ok: true, cases: expected.cases.len(), checks: 0, differences: Vec::new() };
     let mut check = |text: &str, what, expected: String, found: String| {
         c.checks += 1;

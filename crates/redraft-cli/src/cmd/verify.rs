@@ -1,21 +1,21 @@
 //! `redraft verify`: runs a receipt again.
 
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context as _, bail};
 use redraft::compute::Precision;
 use redraft::engine::{Generation, Philox, generate};
-use redraft::receipt::{Check, Difference, MAX_BYTES, Receipt, model_difference};
+use redraft::receipt::{Check, Difference, MAX_BYTES, ModelDigests, Receipt, model_difference};
 use redraft::{Error, Model};
 use serde::Serialize;
 
 use crate::args::model::ModelArgs;
 use crate::exit::Exit;
 use crate::out::Out;
+use crate::ui::text::shortened;
 use crate::version::VERSION;
-use crate::{interrupt, model};
+use crate::{files, interrupt, model};
 
 /// Run a receipt again and say what differs first.
 ///
@@ -41,7 +41,7 @@ pub(crate) struct Args {
 struct Report {
     verified: bool,
     first_difference: Option<Difference>,
-    model: String,
+    model: ModelDigests,
     seed: u64,
     tokens: usize,
     canvases: usize,
@@ -60,7 +60,8 @@ struct Maker {
 /// Runs the command.
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     let path = &args.receipt;
-    let receipt = Receipt::parse(&read(path)?).with_context(|| path.display().to_string())?;
+    let receipt =
+        Receipt::parse(&files::read(path, MAX_BYTES)?).with_context(|| path.display().to_string())?;
     let stop = interrupt::flag()?;
     let mut model = model::open(&args.model, Precision::F32, &stop, out)?.model;
     if args.model.model.is_none() && model.sha256_header() != receipt.model.sha256_header {
@@ -82,7 +83,7 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     let report = Report {
         verified: first_difference.is_none(),
         first_difference,
-        model: receipt.model.name,
+        model: receipt.model,
         seed: receipt.seed,
         tokens: receipt.ids.len(),
         canvases: receipt.canvases.len(),
@@ -103,7 +104,7 @@ impl Report {
         let (by, here) = (&self.made_by, &self.here);
         let mut text = format!(
             "{}, seed {}: {} tokens, canvases: {}, steps: {}\nmade by   redraft {} on {}\nrepeated  redraft {} on {}\n",
-            self.model,
+            self.model.name,
             self.seed,
             self.tokens,
             self.canvases,
@@ -116,30 +117,17 @@ impl Report {
         text.push_str(&match &self.first_difference {
             None => "equal: the model file, every step and the answer\n".to_string(),
             Some(d) => {
-                let cut = |x: &str| match x.char_indices().nth(200) {
-                    Some((at, _)) => format!("{} …", &x[..at]),
-                    None => x.to_string(),
-                };
                 format!(
                     "DIFFERENT, first: {}\n  receipt  {}\n  here     {}\n  {}\n",
                     d.what,
-                    cut(&d.receipt),
-                    cut(&d.here),
+                    shortened(&d.receipt, 200),
+                    shortened(&d.here, 200),
                     d.meaning
                 )
             }
         });
         text
     }
-}
-
-/// The bytes of a receipt, no more than one can have.
-fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
-    let what = || format!("cannot read {}", path.display());
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).with_context(what)?;
-    file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes).with_context(what)?;
-    Ok(bytes)
 }
 
 /// Generates the answer again, as far as it is equal.

@@ -17,6 +17,8 @@ pub(crate) enum State {
     Draft,
     /// Its guess entered the canvas.
     Accepted,
+    /// A guess, accepted or not, that is a control token: no text of the answer.
+    Marker,
     /// It is final.
     Committed,
 }
@@ -188,6 +190,7 @@ fn shown(cells: &[Cell], color: bool) -> (String, Vec<(Range<usize>, Style)>) {
             State::Noise => Style::Noise,
             State::Draft => Style::Draft,
             State::Accepted => Style::Accepted,
+            State::Marker => Style::Marker,
             State::Committed => Style::Committed,
         };
         match (cell.state, color) {

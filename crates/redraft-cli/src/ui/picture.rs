@@ -1,7 +1,7 @@
 //! From the figures of a step to what each position of the canvas shows.
 
 use redraft::engine::StepEvent;
-use redraft::tokenizer::Tokenizer;
+use redraft::tokenizer::{CanvasPiece, Tokenizer};
 
 use super::canvas::{Cell, State};
 
@@ -68,7 +68,11 @@ pub(crate) fn noise(tokenizer: &Tokenizer, ids: &[u32]) -> Vec<Cell> {
 
 fn with_text(tokenizer: &Tokenizer, ids: &[u32], states: Vec<State>) -> Vec<Cell> {
     let pieces = tokenizer.canvas_pieces(ids).into_iter();
-    pieces.zip(states).map(|(p, state)| Cell { text: p.display(), state }).collect()
+    let cell = |((piece, &id), state): ((CanvasPiece, &u32), State)| Cell {
+        text: piece.display(),
+        state: if state != State::Noise && tokenizer.is_marker(id) { State::Marker } else { state },
+    };
+    pieces.zip(ids).zip(states).map(cell).collect()
 }
 
 #[cfg(test)]
@@ -88,5 +92,16 @@ mod tests {
         let all = (vec![10, 31, 12, 33], vec![Accepted, Noise, Draft, Noise]);
         assert_eq!(positions.states(&[1], 9), all);
         assert_eq!(positions.states(&[1], 1), (vec![10], vec![Accepted]), "no more than the user gets");
+    }
+
+    #[test]
+    fn control_tokens_among_guesses_are_markers() {
+        let gguf = redraft::Model::embedded_file().unwrap();
+        let tokenizer = Tokenizer::from_gguf(gguf.metadata()).unwrap();
+        let (turn, word) = (tokenizer.token_id("<|turn>").unwrap(), tokenizer.token_id("a").unwrap());
+        let cells =
+            with_text(&tokenizer, &[word, turn, turn], vec![State::Draft, State::Accepted, State::Noise]);
+        let got: Vec<_> = cells.iter().map(|c| (c.text.as_str(), c.state)).collect();
+        assert_eq!(got, [("a", State::Draft), ("<|turn>", State::Marker), ("<|turn>", State::Noise)]);
     }
 }

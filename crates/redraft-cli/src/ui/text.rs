@@ -25,6 +25,14 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// The first characters of a text; where it has more than `most`, its length is told.
+pub(crate) fn shortened(text: &str, most: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(most) {
+        Some((at, _)) => format!("{}… ({} bytes)", &text[..at], text.len()).into(),
+        None => text.into(),
+    }
+}
+
 /// A visible sign for a control character; other characters, newline and tab stay.
 fn visible(c: char) -> char {
     match c {

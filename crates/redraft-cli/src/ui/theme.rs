@@ -9,6 +9,8 @@ pub(crate) enum Style {
     Draft,
     /// A guess that entered the canvas.
     Accepted,
+    /// A control token among guesses.
+    Marker,
     /// Final text.
     Committed,
     /// Figures below the canvas.
@@ -26,11 +28,11 @@ pub(crate) struct Theme {
 pub(crate) const RESET: &str = "\x1b[0m";
 
 impl Theme {
-    /// What starts a style. Each differs from the others in colour and in weight; no colour is one that either a
-    /// dark or a light background hides.
+    /// What starts a style. Drafts, accepted and final text differ from each other and from what is dim in colour and
+    /// in weight; no colour is one that either a dark or a light background hides.
     pub(crate) fn start(self, style: Style) -> &'static str {
         match (style, self.color) {
-            (Style::Noise | Style::Status, _) => "\x1b[2m",
+            (Style::Noise | Style::Marker | Style::Status, _) => "\x1b[2m",
             (Style::Draft, true) => "\x1b[3;35m",
             (Style::Draft, false) => "\x1b[3m",
             (Style::Accepted, true) => "\x1b[1;36m",

@@ -71,7 +71,7 @@ fn mistakes_are_explained() {
         (&m, &["-c", "20", "-n", "16", "hello"], &["context of 20", "--max-tokens", "--ctx"]),
         (&m, &["--chat-template", &bad_template, "x"], &["bad.jinja"]),
         (&m, &["--chat-template", "no/such.jinja", "x"], &["no/such.jinja"]),
-        (&m, &["--chat-template", &folder, "x"], &["expected a regular file"]),
+        (&m, &["--chat-template", &folder, "x"], &["is a folder: expected a chat template"]),
         (&m, &["--chat-template", &endless, "x"], &["chat template, line 2: rendering needs more than"]),
         (&m, &["--chat-template", &huge, "x"], &["huge.jinja", "at most 1048576 bytes"]),
         (&["run", "-m", "no/such.gguf", "x"], &[], &["error: cannot read no/such.gguf: No such file"]),

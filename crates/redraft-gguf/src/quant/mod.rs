@@ -136,11 +136,6 @@ impl Unpacked {
         &self.codes[..self.len]
     }
 
-    /// True when a sub-block has a minimum other than zero, so that the second half of the formula matters.
-    pub fn has_mins(&self) -> bool {
-        self.mins[..self.n_sub_blocks()].iter().any(|&m| m != 0)
-    }
-
     /// Writes the values of the block's weights, by the formula of the type.
     ///
     /// # Panics

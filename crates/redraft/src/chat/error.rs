@@ -1,7 +1,6 @@
 //! The error type of chat rendering.
 
 use std::error::Error as _;
-use std::path::PathBuf;
 
 use minijinja::{Error, ErrorKind};
 
@@ -60,15 +59,6 @@ pub enum ChatError {
         found: usize,
         /// The longest that is accepted.
         max: usize,
-    },
-
-    /// A template file that cannot be read.
-    #[error("cannot read the chat template {}: {reason}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        reason: String,
     },
 
     /// A message with an image, a sound or a file in it.

@@ -1,8 +1,5 @@
 //! Chat templates: Jinja, set up as transformers sets it up.
 
-use std::fs::File;
-use std::io::Read as _;
-use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use minijinja::machinery::Token;
@@ -20,7 +17,7 @@ use super::{Message, functions, sandbox};
 use crate::tokenizer::{Specials, Tokenizer};
 
 /// Longest template that is accepted, fifty times the longest one in use.
-const MAX_SOURCE: usize = 1 << 20;
+pub const MAX_TEMPLATE_BYTES: usize = 1 << 20;
 
 /// Steps that a render may take beside those that its input allows: one step is an instruction, 64 bytes of
 /// text or a visit of an item. Common templates take a few hundred per message and a hundred per parameter of a
@@ -88,8 +85,8 @@ impl ChatTemplate {
     /// [`ChatError::Syntax`], [`ChatError::Namespace`] and [`ChatError::TooComplex`] with the line;
     /// [`ChatError::TooLong`].
     pub fn from_source(source: &str) -> Result<ChatTemplate, ChatError> {
-        if source.len() > MAX_SOURCE {
-            return Err(ChatError::TooLong { found: source.len(), max: MAX_SOURCE });
+        if source.len() > MAX_TEMPLATE_BYTES {
+            return Err(ChatError::TooLong { found: source.len(), max: MAX_TEMPLATE_BYTES });
         }
         // Chains of operators are read one inside the other.
         on_large_stack(|| ChatTemplate::read(source))
@@ -119,29 +116,6 @@ impl ChatTemplate {
         env.add_template_owned(NAME, sources.prepared.source.clone())
             .map_err(|e| ChatError::syntax(&sources.original, Some(&sources.prepared), &e))?;
         Ok(ChatTemplate { literals, sources, env })
-    }
-
-    /// Reads a template from a file.
-    ///
-    /// # Errors
-    /// [`ChatError::File`] if it is no regular file of at most a mebibyte of UTF-8; those of
-    /// [`from_source`](Self::from_source).
-    pub fn from_file(path: &Path) -> Result<ChatTemplate, ChatError> {
-        let error = |reason: String| ChatError::File { path: path.to_owned(), reason };
-        // A device may have no end, and a pipe may never begin.
-        let regular = std::fs::metadata(path).map_err(|e| error(e.to_string()))?.is_file();
-        if !regular {
-            return Err(error("expected a regular file, found something else".into()));
-        }
-        let mut source = Vec::new();
-        let file = File::open(path).map_err(|e| error(e.to_string()))?;
-        file.take(MAX_SOURCE as u64 + 1).read_to_end(&mut source).map_err(|e| error(e.to_string()))?;
-        if source.len() > MAX_SOURCE {
-            return Err(error(format!("expected at most {MAX_SOURCE} bytes, found more")));
-        }
-        let source =
-            String::from_utf8(source).map_err(|e| error(format!("no UTF-8 text: {}", e.utf8_error())))?;
-        ChatTemplate::from_source(&source)
     }
 
     /// Renders messages.

@@ -7,7 +7,7 @@
 use redraft_gguf::{CODECS, DType, Gguf, TensorInfo, codec};
 
 use crate::Error;
-use crate::file_type::{file_type_id, fitting, more_bits};
+use crate::file_type::{fitting, id_of, id_of_name, more_bits};
 
 /// Which tensor gets which type. Rows that do not divide into a type's blocks take a larger one that fits.
 #[derive(Debug, Clone)]
@@ -26,8 +26,6 @@ pub struct Mix {
     pub name: &'static str,
     /// What goes where, in words.
     pub about: &'static str,
-    /// `general.file_type`.
-    id: u32,
     /// Type of the matrices that the rule is silent about.
     matrices: DType,
     rule: fn(Place) -> Option<DType>,
@@ -56,11 +54,10 @@ struct Place {
 
 /// All mixes.
 pub static MIXES: &[Mix] = &[
-    Mix { name: "q3_k_s", about: "Q3_K, the head Q6_K", id: 11, matrices: DType::Q3_K, rule: |_| None },
+    Mix { name: "q3_k_s", about: "Q3_K, the head Q6_K", matrices: DType::Q3_K, rule: |_| None },
     Mix {
         name: "q3_k_m",
         about: "Q3_K; values, attention output and down projections Q4_K, the first of them Q5_K; the head Q6_K",
-        id: 12,
         matrices: DType::Q3_K,
         rule: |Place { part, i, n, .. }| match part {
             Part::AttnV => Some(if i < 2 { DType::Q5_K } else { DType::Q4_K }),
@@ -72,14 +69,12 @@ pub static MIXES: &[Mix] = &[
     Mix {
         name: "q3_k_l",
         about: "Q3_K; values, attention output and down projections Q5_K; the head Q6_K",
-        id: 13,
         matrices: DType::Q3_K,
         rule: |p| matches!(p.part, Part::AttnV | Part::AttnOutput | Part::FfnDown).then_some(DType::Q5_K),
     },
     Mix {
         name: "q4_k_s",
         about: "Q4_K; the first four values and the down projections of the first eighth of layers Q5_K; the head Q6_K",
-        id: 14,
         matrices: DType::Q4_K,
         rule: |Place { part, i, n, .. }| match part {
             Part::AttnV => (i < 4).then_some(DType::Q5_K),
@@ -90,22 +85,19 @@ pub static MIXES: &[Mix] = &[
     Mix {
         name: "q4_k_m",
         about: "Q4_K; half of the values and down projections, and the head, Q6_K",
-        id: 15,
         matrices: DType::Q4_K,
         rule: six_where_it_matters,
     },
-    Mix { name: "q5_k_s", about: "Q5_K, the head Q6_K", id: 16, matrices: DType::Q5_K, rule: |_| None },
+    Mix { name: "q5_k_s", about: "Q5_K, the head Q6_K", matrices: DType::Q5_K, rule: |_| None },
     Mix {
         name: "q5_k_m",
         about: "Q5_K; half of the values and down projections, and the head, Q6_K",
-        id: 17,
         matrices: DType::Q5_K,
         rule: six_where_it_matters,
     },
     Mix {
         name: "mxfp4_moe",
         about: "experts MXFP4, everything else Q8_0",
-        id: 38,
         matrices: DType::Q8_0,
         rule: |p| Some(if p.is_experts { DType::MXFP4 } else { DType::Q8_0 }),
     },
@@ -169,7 +161,7 @@ impl Recipe {
 
     /// `general.file_type` of the file.
     pub(super) fn file_type_id(&self) -> Option<u32> {
-        self.mix.map(|m| m.id).or_else(|| file_type_id(self.matrices))
+        self.mix.map_or_else(|| id_of(self.matrices), |m| id_of_name(m.name))
     }
 
     /// The types of all tensors, in the order of the file. Vectors and routers keep theirs: they are small, and

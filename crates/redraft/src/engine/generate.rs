@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use redraft_compute::{TapData, TapKey, Val};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::pass::{CanvasPass, CanvasResult, Previous, TapSink, canvas_pass};
@@ -72,8 +73,6 @@ pub struct StepEvent<'a> {
     pub decision: &'a Decision,
     /// Raw logits `[canvas, V]`, where [`Request::full_logits`] asks for them.
     pub logits: Option<&'a [f64]>,
-    /// Time since generation began.
-    pub elapsed: Duration,
 }
 
 /// What happens while a model generates.
@@ -112,6 +111,16 @@ pub enum Finish {
     Length,
 }
 
+impl Finish {
+    /// In JSON and receipts.
+    pub fn name(self) -> &'static str {
+        match self {
+            Finish::Stop => "stop",
+            Finish::Length => "length",
+        }
+    }
+}
+
 /// One canvas, in numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CanvasReport {
@@ -137,14 +146,16 @@ pub struct Timings {
 }
 
 /// SHA-256 digests in hexadecimal: equal on every bit-exact backend.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Digests {
     /// Of the emitted ids, u32 little-endian.
     pub ids: String,
     /// For the last step of each canvas, per row the f32 bits of maximum, log-sum-exp and entropy and the
     /// u32 argmax.
     pub logits: String,
-    /// Of the raw f32 logits of the last step of each canvas, row-major.
+    /// Of the raw f32 logits of the last step of each canvas, row-major; where [`Request::full_logits`] asks for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full: Option<String>,
 }
 
@@ -367,10 +378,9 @@ impl Canvas<'_> {
                 entropy: &result.entropy,
                 renoise: &renoise,
             });
-            accepted_per_step.push(decision.accepted.iter().filter(|&&a| a).count());
-            let elapsed = self.start.elapsed();
+            accepted_per_step.push(decision.n_accepted());
             if step == 0 {
-                first_draft = elapsed;
+                first_draft = self.start.elapsed();
             }
             let event = Event::Step(StepEvent {
                 canvas: self.canvas,
@@ -384,7 +394,6 @@ impl Canvas<'_> {
                 result: &result,
                 decision: &decision,
                 logits: sink.wanted.then_some(&sink.logits[..]),
-                elapsed,
             });
             if on_event(&event).is_break() {
                 return Err(Error::Interrupted);

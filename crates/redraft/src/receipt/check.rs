@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::{ModelDigests, Receipt, StepRecorder, finish_word};
+use super::{ModelDigests, Receipt, StepRecorder};
 use crate::engine::{Event, Generation};
 
 /// Where a repetition departs from its receipt.
@@ -135,7 +135,7 @@ impl<'a> Check<'a> {
         let full = |d: &Option<String>| d.clone().unwrap_or_else(|| "none".to_string());
         let rows = [
             ("number of canvases", n.0.to_string(), n.1.to_string()),
-            ("finish reason", want.finish_reason.clone(), finish_word(here.finish).to_string()),
+            ("finish reason", want.finish_reason.clone(), here.finish.name().to_string()),
             ("ids of the answer", format!("{:?}", want.ids), format!("{:?}", here.ids)),
             ("digest of the ids", want.digest.ids.clone(), here.digests.ids.clone()),
             ("digest of the logits", want.digest.logits.clone(), here.digests.logits.clone()),

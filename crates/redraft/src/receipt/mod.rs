@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{Finish, Generation, Request};
+use crate::engine::{Digests, Generation, Request};
 use crate::sampler::{profile, sampler};
 use crate::{Error, Model};
 
@@ -65,19 +65,6 @@ impl ModelDigests {
     }
 }
 
-/// Digests of an answer, as in [`crate::engine::Digests`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AnswerDigests {
-    /// Of the emitted ids.
-    pub ids: String,
-    /// Of the statistics of the last step of each canvas.
-    pub logits: String,
-    /// Of all logits of those steps, where they were asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub full: Option<String>,
-}
-
 /// A receipt. Field names are part of the program's contract.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -120,17 +107,9 @@ pub struct Receipt {
     /// `stop` or `length`.
     pub finish_reason: String,
     /// Digests of the answer.
-    pub digest: AnswerDigests,
+    pub digest: Digests,
     /// Every canvas, step by step.
     pub canvases: Vec<CanvasDigests>,
-}
-
-/// How answers end, in the words of receipts.
-fn finish_word(finish: Finish) -> &'static str {
-    match finish {
-        Finish::Stop => "stop",
-        Finish::Length => "length",
-    }
 }
 
 impl Receipt {
@@ -162,12 +141,8 @@ impl Receipt {
             prompt_ids: request.prompt.clone(),
             ids: answer.ids.clone(),
             text: model.tokenizer().decode(&answer.ids, false),
-            finish_reason: finish_word(answer.finish).to_string(),
-            digest: AnswerDigests {
-                ids: answer.digests.ids.clone(),
-                logits: answer.digests.logits.clone(),
-                full: answer.digests.full.clone(),
-            },
+            finish_reason: answer.finish.name().to_string(),
+            digest: answer.digests.clone(),
             canvases: steps.finish(),
         }
     }
@@ -275,7 +250,7 @@ mod tests {
             ids: vec![7],
             text: "é\u{1b}".into(),
             finish_reason: "stop".into(),
-            digest: AnswerDigests { ids: "22".into(), logits: "33".into(), full: None },
+            digest: Digests { ids: "22".into(), logits: "33".into(), full: None },
             canvases: vec![CanvasDigests { stop: None, steps: Vec::new() }],
         }
     }

@@ -5,7 +5,6 @@ use sha2::{Digest as _, Sha256};
 
 use crate::engine::{Event, StepEvent};
 use crate::model::hex;
-use crate::sampler::Stop;
 
 /// A denoising step: the first 64 bits of three SHA-256 digests, in hexadecimal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,7 +51,7 @@ impl StepRecorder {
             }
             Event::Commit { stop, .. } => {
                 if let Some(canvas) = self.canvases.last_mut() {
-                    canvas.stop = Some(stop_word(*stop).to_string());
+                    canvas.stop = Some(stop.name().to_string());
                 }
             }
         }
@@ -66,13 +65,6 @@ impl StepRecorder {
     /// What was recorded.
     pub(super) fn finish(self) -> Vec<CanvasDigests> {
         self.canvases
-    }
-}
-
-fn stop_word(stop: Stop) -> &'static str {
-    match stop {
-        Stop::Converged => "converged",
-        Stop::MaxSteps => "max_steps",
     }
 }
 

@@ -103,6 +103,16 @@ pub enum Stop {
     MaxSteps,
 }
 
+impl Stop {
+    /// In JSON and receipts.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stop::Converged => "converged",
+            Stop::MaxSteps => "max_steps",
+        }
+    }
+}
+
 /// What the sampler makes of a step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
@@ -114,6 +124,13 @@ pub struct Decision {
     pub mean_entropy: f32,
     /// Whether this was the last step of the canvas.
     pub stop: Option<Stop>,
+}
+
+impl Decision {
+    /// Number of accepted positions.
+    pub fn n_accepted(&self) -> usize {
+        self.accepted.iter().filter(|&&a| a).count()
+    }
 }
 
 /// Decides, step by step. One instance serves one canvas after the other.

@@ -19,7 +19,7 @@ pub use file::{Summary, SynthError, write};
 
 use redraft_gguf::{DType, GgufError, GgufWriter, Metadata};
 
-use crate::file_type::{file_type_id, fitting, more_bits};
+use crate::file_type::{fitting, id_of, more_bits};
 
 /// What a model file holds, without the weights.
 #[derive(Debug, Clone, PartialEq)]
@@ -132,7 +132,7 @@ impl Plan {
     pub fn writer(&self, file_type: &FileType) -> Result<GgufWriter, GgufError> {
         let mut w = GgufWriter::with_metadata(self.metadata.clone());
         w.metadata_mut().set("general.quantization_version", 2u32);
-        if let Some(id) = file_type_id((file_type.rule)(Role::Matrix)) {
+        if let Some(id) = id_of((file_type.rule)(Role::Matrix)) {
             w.metadata_mut().set("general.file_type", id);
         }
         for t in &self.tensors {

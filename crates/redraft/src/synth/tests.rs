@@ -168,10 +168,7 @@ fn values_are_finite_and_spread_as_planned() {
     let mut seen = HashSet::new();
     for ft in FILE_TYPES {
         let file = Gguf::from_bytes(tiny(ft, 7).into()).unwrap();
-        assert_eq!(
-            file.metadata().opt_u32("general.file_type").unwrap(),
-            file_type_id((ft.rule)(Role::Matrix))
-        );
+        assert_eq!(file.metadata().opt_u32("general.file_type").unwrap(), id_of((ft.rule)(Role::Matrix)));
         assert_eq!(file.tensors().len(), plan.tensors.len());
         for (t, p) in file.tensors().iter().zip(&plan.tensors) {
             let what = format!("{} as {} in {}", t.name, t.dtype, ft.name);

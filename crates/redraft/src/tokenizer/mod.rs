@@ -281,6 +281,11 @@ impl Tokenizer {
             .map(|(id, p)| (id, p.text, p.kind))
     }
 
+    /// Whether a token is structure and no text: a control token, or a chat marker that the file types as text.
+    pub fn is_marker(&self, id: u32) -> bool {
+        self.piece(id).is_some_and(|p| p.kind.is_control()) || self.0.vocab.is_guarded(id)
+    }
+
     /// The control tokens, and chat markers that the file types as text, for rendering a chat in which messages cannot contain one.
     pub fn control_tokens(&self) -> &ControlTokens {
         &self.0.control_tokens

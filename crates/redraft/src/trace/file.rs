@@ -67,7 +67,8 @@ impl Elements {
         }
     }
 
-    fn dtype(&self) -> &'static str {
+    /// Name of the type in safetensors files.
+    pub fn dtype(&self) -> &'static str {
         match self {
             Elements::F64(_) => "F64",
             Elements::F32(_) => "F32",
@@ -134,8 +135,8 @@ impl TraceFile {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`Error::Gguf`] when it cannot be opened or is cut short meanwhile, [`Error::Golden`] when it is no valid safetensors file or
-    /// holds an element type that no trace has.
+    /// [`Error::Gguf`] when it cannot be opened or is cut short meanwhile, [`Error::Golden`] when it is no valid
+    /// safetensors file or holds an element type that no trace has.
     pub fn open(path: &Path) -> Result<TraceFile, Error> {
         let bytes = Bytes::open(path, &OpenOptions::default())?;
         let file = TraceFile::parse(&bytes, &path.display().to_string());
@@ -200,14 +201,6 @@ impl TraceFile {
         out
     }
 
-    /// Writes the file.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn save(&self, path: &Path) -> Result<(), Error> {
-        std::fs::write(path, self.to_bytes()).map_err(|source| Error::Io { path: path.to_path_buf(), source })
-    }
-
     /// An integer tensor that must be there.
     ///
     /// # Errors
@@ -235,6 +228,15 @@ impl TraceFile {
     /// [`Error::Golden`].
     pub fn need(&self, name: &str) -> Result<&Tensor, Error> {
         self.tensors.get(name).ok_or_else(|| self.wrong(format!("tensor {name} is missing")))
+    }
+
+    /// Refuses a tensor of `found` elements that are not so many rows of `len`.
+    pub(super) fn check_rows(&self, name: &str, found: usize, rows: usize, len: usize) -> Result<(), Error> {
+        if rows.checked_mul(len) == Some(found) {
+            return Ok(());
+        }
+        Err(self
+            .wrong(format!("tensor {name}: expected {rows} rows of {len} elements, found {found} elements")))
     }
 
     pub(crate) fn wrong(&self, problem: String) -> Error {

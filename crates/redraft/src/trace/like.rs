@@ -8,24 +8,17 @@ use redraft_compute::TapKey;
 
 use super::{GenerationRecorder, PassRecorder, TraceFile};
 use crate::engine::{CanvasPass, Draws, Philox, Previous, Request, Session, canvas_pass, generate};
-use crate::sampler::{PROFILES, profile, sampler};
+use crate::sampler::{PROFILES, Profile, profile, sampler};
 use crate::{Error, Model};
 
 /// Takes every input from `golden` (prompt, chunks, canvas, `sc_logits`; or a recorded trajectory with its
-/// draws), runs the model, and returns the results under the golden's names. Inputs are not copied.
+/// draws), runs the model, and returns the results under the golden's names. Inputs are not copied. Stops between
+/// ops when `interrupt` is set.
 ///
 /// # Errors
 /// [`Error::Golden`] naming the tensor or setting that is missing or does not fit the model; those of the
-/// passes.
-pub fn like(model: &mut Model, golden: &TraceFile) -> Result<TraceFile, Error> {
-    like_until(model, golden, None)
-}
-
-/// [`like`], which stops between ops when `interrupt` is set.
-///
-/// # Errors
-/// As [`like`]; [`Error::Interrupted`].
-pub fn like_until(
+/// passes; [`Error::Interrupted`].
+pub fn like(
     model: &mut Model,
     golden: &TraceFile,
     interrupt: Option<Arc<AtomicBool>>,
@@ -133,9 +126,9 @@ struct Config {
     eos: Eos,
 }
 
+/// End ids, as recordings of different origin write them.
 #[derive(serde::Deserialize, Default)]
 #[serde(untagged)]
-/// End ids, as recordings of different origin write them.
 pub(super) enum Eos {
     One(u32),
     Many(Vec<u32>),
@@ -152,6 +145,11 @@ impl Eos {
             Eos::None => Vec::new(),
         }
     }
+}
+
+/// The profile of a recording; those that do not say are of transformers.
+pub(super) fn profile_of(file: &TraceFile) -> Result<&'static Profile, Error> {
+    file.metadata.get("profile").map_or(Ok(&PROFILES[0]), |name| profile(name))
 }
 
 /// Draws of a recording; beyond its end the generator of seed 0 goes on, so that a run that takes more
@@ -226,8 +224,7 @@ fn trajectory(
         max_tokens: n_canvases * draws.canvas_len,
         context_len: model.shape().context_len,
         params: spec.params(model.gguf().metadata(), &overrides.map(|(n, v)| (n.to_string(), v)))?,
-        // Recordings that do not say are of transformers.
-        profile: golden.metadata.get("profile").map_or(Ok(&PROFILES[0]), |name| profile(name))?,
+        profile: profile_of(golden)?,
         sampler: spec,
         end_ids: c.eos.ids(),
         self_conditioning: true,
@@ -265,20 +262,12 @@ fn recorded(model: &Model, golden: &TraceFile) -> Result<Recorded, Error> {
     let shape = model.shape();
     let len = shape.canvas_len;
     let index = golden.ints("canvas_index")?;
-    let rows = |name: &str, found: usize, rows: usize| {
-        if found == rows * len {
-            return Ok(());
-        }
-        Err(golden.wrong(format!(
-            "tensor {name}: expected {rows} rows of a canvas of {len}, found {found} elements"
-        )))
-    };
+    let rows = |name: &str, found: usize, rows: usize| golden.check_rows(name, found, rows, len);
     let init = golden.ids("init_canvas")?;
     let n_canvases = init.len() / len;
     rows("init_canvas", init.len(), n_canvases)?;
     let in_order = index.windows(2).all(|w| w[0] <= w[1]);
-    let mut first: Vec<usize> =
-        (0..n_canvases as i64).map(|c| index.iter().take_while(|&&i| i < c).count()).collect();
+    let mut first: Vec<usize> = (0..n_canvases as i64).map(|c| index.partition_point(|&i| i < c)).collect();
     first.push(index.len());
     if !in_order || n_canvases == 0 || index.iter().any(|&i| i < 0 || i >= n_canvases as i64) {
         return Err(golden.wrong(format!("canvas_index must count {n_canvases} canvases in order")));

@@ -11,6 +11,6 @@ mod replay;
 
 pub use compare::{Limits, Preset, Report, Row, compare};
 pub use file::{Elements, Tensor, TraceFile};
-pub use like::{like, like_until};
+pub use like::like;
 pub use record::{GenerationRecorder, PassRecorder, TapFilter, glob};
 pub use replay::{RecordedStep, Recording};

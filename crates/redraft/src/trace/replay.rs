@@ -1,21 +1,20 @@
 //! A recorded generation as steps that can be looked at again.
 
-use std::time::Duration;
-
 use super::TraceFile;
+use super::like::{Eos, profile_of};
 use crate::Error;
 use crate::engine::{CanvasResult, StepEvent};
-use crate::sampler::{Decision, Stop};
+use crate::sampler::{Commit, Decision, Profile, Stop};
 
 /// A recorded generation.
 #[derive(Debug, Clone)]
 pub struct Recording {
     /// Its steps in order, over all canvases. There is at least one.
     pub steps: Vec<RecordedStep>,
-    /// The prompt; empty where it was not recorded.
-    pub prompt: Vec<u32>,
     /// Ids that end the answer; empty where they were not recorded.
     pub end_ids: Vec<u32>,
+    /// The reference implementation that was followed.
+    profile: &'static Profile,
 }
 
 /// A denoising step as it was recorded. What a recording lacks is empty.
@@ -27,7 +26,6 @@ pub struct RecordedStep {
     pub step: usize,
     /// Steps of the canvas at most.
     pub steps_max: usize,
-    n_prefix: usize,
     temperature: f64,
     canvas_in: Vec<u32>,
     result: CanvasResult,
@@ -41,7 +39,7 @@ impl RecordedStep {
             canvas: self.canvas,
             step: self.step,
             steps_max: self.steps_max,
-            n_prefix: self.n_prefix,
+            n_prefix: 0,
             temperature: self.temperature,
             canvas_in: &self.canvas_in,
             uniform: &[],
@@ -49,38 +47,15 @@ impl RecordedStep {
             result: &self.result,
             decision: &self.decision,
             logits: None,
-            elapsed: Duration::ZERO,
         }
     }
-
-    /// Most likely ids: what is committed when this is the last step of its canvas.
-    pub fn argmax(&self) -> &[u32] {
-        &self.result.argmax
-    }
-}
-
-/// Rows of a tensor, `len` elements each.
-fn rows<T>(
-    file: &TraceFile,
-    name: &str,
-    all: Vec<T>,
-    (n, len): (usize, usize),
-) -> Result<impl Iterator<Item = Vec<T>> + use<T>, Error> {
-    if n.checked_mul(len) != Some(all.len()) {
-        return Err(file.wrong(format!(
-            "tensor {name}: expected {n} rows of {len} elements, found {} elements",
-            all.len()
-        )));
-    }
-    let mut rest = all.into_iter();
-    Ok((0..n).map(move |_| rest.by_ref().take(len).collect()))
 }
 
 /// What of `config` matters here.
 #[derive(serde::Deserialize)]
 struct Config {
     #[serde(default)]
-    eos: super::like::Eos,
+    eos: Eos,
 }
 
 impl Recording {
@@ -103,9 +78,6 @@ impl Recording {
         if !counts {
             return Err(file.wrong("canvas_index must count canvases from 0 in order".into()));
         }
-        let canvas_in = file.ids("canvas_in")?;
-        let len = canvas_in.len() / n;
-        let size = (n, len);
         let ids = |name: &str| -> Result<Vec<u32>, Error> {
             let ids = file.ids(name)?;
             match ids.iter().find(|&&id| id as usize >= vocab_len) {
@@ -117,74 +89,71 @@ impl Recording {
             }
         };
         let floats = |name: &str| -> Result<Vec<f64>, Error> { Ok(file.need(name)?.data.to_f64()) };
-        let scalars = |name: &str| Ok::<_, Error>(rows(file, name, floats(name)?, (n, 1))?.flatten());
-        let mut canvas_in = rows(file, "canvas_in", ids("canvas_in")?, size)?;
-        let mut canvas_out = rows(file, "canvas_out", ids("canvas_out")?, size)?;
-        let mut argmax = rows(file, "argmax", ids("argmax")?, size)?;
-        let mut accepted = rows(file, "accepted", file.ints("accepted")?, size)?;
-        let mut entropy = rows(file, "entropy", floats("entropy")?, size)?;
-        let (mut mean, mut temperature) = (scalars("mean_entropy")?, scalars("temperature")?);
-        let (mut left, mut stop) = (scalars("step_left")?, scalars("stop")?);
+        let (canvas_in, canvas_out, argmax) = (ids("canvas_in")?, ids("canvas_out")?, ids("argmax")?);
+        let (accepted, entropy) = (file.ints("accepted")?, floats("entropy")?);
+        let (mean_entropy, temperature) = (floats("mean_entropy")?, floats("temperature")?);
+        let (step_left, stop) = (floats("step_left")?, floats("stop")?);
+        let len = canvas_in.len() / n;
+        for (name, found, len) in [
+            ("canvas_in", canvas_in.len(), len),
+            ("canvas_out", canvas_out.len(), len),
+            ("argmax", argmax.len(), len),
+            ("accepted", accepted.len(), len),
+            ("entropy", entropy.len(), len),
+            ("mean_entropy", mean_entropy.len(), 1),
+            ("temperature", temperature.len(), 1),
+            ("step_left", step_left.len(), 1),
+            ("stop", stop.len(), 1),
+        ] {
+            file.check_rows(name, found, n, len)?;
+        }
 
-        let mut steps: Vec<RecordedStep> = Vec::new();
-        for &canvas in &index {
-            // Every tensor was found to have a row for each step.
-            let mut row = || {
-                Some((
-                    canvas_in.next()?,
-                    canvas_out.next()?,
-                    argmax.next()?,
-                    accepted.next()?,
-                    entropy.next()?,
-                ))
-            };
-            let mut numbers = || Some((mean.next()?, temperature.next()?, left.next()?, stop.next()?));
-            let (
-                Some((canvas_in, canvas_out, argmax, accepted, entropy)),
-                Some((mean, temperature, left, stop)),
-            ) = (row(), numbers())
-            else {
-                break;
-            };
+        let mut steps: Vec<RecordedStep> = Vec::with_capacity(n);
+        for (i, &canvas) in index.iter().enumerate() {
+            let row = i * len..(i + 1) * len;
             let before = steps.last().filter(|s| s.canvas as i64 == canvas);
-            let step = before.map_or(0, |s| s.step + 1);
-            let steps_max = before.map_or(left.max(1.0) as usize, |s| s.steps_max);
-            let stop = (stop != 0.0).then_some(Stop::Converged);
             steps.push(RecordedStep {
                 canvas: usize::try_from(canvas).unwrap_or(usize::MAX),
-                step,
-                steps_max,
-                n_prefix: 0,
-                temperature,
-                canvas_in,
+                step: before.map_or(0, |s| s.step + 1),
+                steps_max: before.map_or(step_left[i].max(1.0) as usize, |s| s.steps_max),
+                temperature: temperature[i],
+                canvas_in: canvas_in[row.clone()].to_vec(),
                 result: CanvasResult {
-                    argmax,
-                    entropy: entropy.into_iter().map(|x| x as f32).collect(),
+                    argmax: argmax[row.clone()].to_vec(),
+                    entropy: entropy[row.clone()].iter().map(|&x| x as f32).collect(),
                     ..CanvasResult::default()
                 },
                 decision: Decision {
-                    accepted: accepted.into_iter().map(|a| a != 0).collect(),
-                    canvas: canvas_out,
-                    mean_entropy: mean as f32,
-                    stop,
+                    accepted: accepted[row.clone()].iter().map(|&a| a != 0).collect(),
+                    canvas: canvas_out[row].to_vec(),
+                    mean_entropy: mean_entropy[i] as f32,
+                    stop: (stop[i] != 0.0).then_some(Stop::Converged),
                 },
             });
         }
         let config: Option<Config> = file.metadata.get("config").and_then(|c| serde_json::from_str(c).ok());
-        let prompt = if file.tensors.contains_key("prompt_ids") { ids("prompt_ids")? } else { Vec::new() };
-        Ok(Recording { steps, prompt, end_ids: config.map_or_else(Vec::new, |c| c.eos.ids()) })
+        let end_ids = config.map_or_else(Vec::new, |c| c.eos.ids());
+        Ok(Recording { steps, end_ids, profile: profile_of(file)? })
     }
 
-    /// The steps that were the last of their canvas up to and without step `at`: their argmax is the answer so
-    /// far.
-    pub fn committed(&self, at: usize) -> impl Iterator<Item = &RecordedStep> {
+    /// Ids of the answer before step `at`: what was committed in the canvases before that step's, up to the end of
+    /// the answer.
+    pub fn answer(&self, at: usize) -> Vec<u32> {
         let here = self.steps.get(at).map_or(usize::MAX, |s| s.canvas);
-        self.steps
-            .iter()
-            .enumerate()
-            .take_while(move |(_, s)| s.canvas < here)
-            .filter(|(i, s)| self.steps.get(i + 1).is_none_or(|next| next.canvas != s.canvas))
-            .map(|(_, s)| s)
+        let mut answer = Vec::new();
+        for canvas in self.steps.chunk_by(|a, b| a.canvas == b.canvas) {
+            let Some(last) = canvas.last().filter(|s| s.canvas < here) else { break };
+            let ids = match self.profile.commit {
+                Commit::Argmax => &last.result.argmax,
+                Commit::Canvas => &last.decision.canvas,
+            };
+            let end = self.profile.end_of(ids, &self.end_ids).map(|(at, _)| at);
+            answer.extend_from_slice(&ids[..end.unwrap_or(ids.len())]);
+            if end.is_some() {
+                break;
+            }
+        }
+        answer
     }
 }
 
@@ -224,9 +193,20 @@ mod tests {
         );
         assert_eq!(event.result.entropy, [0.25, 0.0]);
         assert_eq!(r.end_ids, [1, 14]);
-        let committed = |at| r.committed(at).map(|s| s.argmax().to_vec()).collect::<Vec<_>>();
-        assert_eq!(committed(1), Vec::<Vec<u32>>::new());
-        assert_eq!(committed(2), [[13, 14]]);
+        assert_eq!((r.answer(1), r.answer(2), r.answer(9)), (vec![], vec![13], vec![13]), "14 ends it");
+    }
+
+    #[test]
+    fn the_answer_is_what_the_profile_commits() {
+        let answer = |profile: &str| {
+            let mut f = file();
+            f.metadata.insert("profile".into(), profile.into());
+            f.metadata.remove("config");
+            Recording::read(&f, 20).map(|r| r.answer(9))
+        };
+        assert_eq!(answer("hf").unwrap(), [13, 14, 15, 16]);
+        assert_eq!(answer("jax").unwrap(), [7, 8, 9, 10]);
+        assert!(answer("torch").unwrap_err().to_string().contains("torch"));
     }
 
     #[test]

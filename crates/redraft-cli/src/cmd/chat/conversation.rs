@@ -1,7 +1,5 @@
 //! What was said: questions with their answers, and files of it.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::{Context as _, bail, ensure};
@@ -9,12 +7,10 @@ use redraft::chat::{Content, Message};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::model::{ModelReport, refuse_special};
-use crate::out::write_file;
+use crate::files;
+use crate::model::ModelReport;
 use crate::version::VERSION;
 
-/// Most bytes of a saved conversation.
-const MAX_FILE_BYTES: u64 = 64 << 20;
 /// What a saved conversation says of itself.
 const FORMAT: &str = "redraft-chat";
 
@@ -177,7 +173,7 @@ pub(super) fn save(
     let file = ToSave { format: FORMAT, version: 1, redraft_version: VERSION, about, messages };
     let mut text = serde_json::to_string_pretty(&file)?;
     text.push('\n');
-    write_file(path, text.as_bytes())
+    files::write(path, text.as_bytes())
 }
 
 /// Reads a conversation.
@@ -185,12 +181,9 @@ pub(super) fn save(
 /// # Errors
 /// The file is too large, no JSON, of a later version, or its messages are not questions and answers in turn.
 pub(super) fn load(path: &Path) -> anyhow::Result<Loaded> {
-    refuse_special(path, "a saved conversation")?;
+    files::refuse_special(path, "a saved conversation")?;
     let name = path.display();
-    let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
-    let mut bytes = Vec::new();
-    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read {name}"))?;
-    ensure!(bytes.len() as u64 <= MAX_FILE_BYTES, "{name} has more than {MAX_FILE_BYTES} bytes");
+    let bytes = files::read(path, files::MAX_BYTES)?;
     let saved: Saved =
         serde_json::from_slice(&bytes).with_context(|| format!("{name} is no saved conversation"))?;
     ensure!(

@@ -160,7 +160,6 @@ impl LineEditor {
                 Err(ReadlineError::Interrupted) => {
                     let line = self.suspended.lock().unwrap_or_else(PoisonError::into_inner).take();
                     let Some(line) = line else { return Ok(Typed::Interrupted) };
-                    #[cfg(unix)]
                     crate::interrupt::suspend_group();
                     initial = line;
                 }

@@ -18,10 +18,11 @@ use serde::Serialize;
 use self::command::Command;
 use self::conversation::{About, Answer, Conversation, Turn};
 use self::input::{Input, Typed};
+use crate::answer::{Report, View, parameters, show, show_beside, warnings};
 use crate::args::generate::{CtxOverflow, GenerateArgs, Seed};
+use crate::args::live::LiveArgs;
 use crate::args::model::ModelArgs;
 use crate::args::prompt::{Prompter, TemplateArgs, Think};
-use crate::cmd::run::{LiveArgs, Report, View, number, show, show_beside, warnings};
 use crate::exit::{Exit, message};
 use crate::model::{Loaded, ModelReport};
 use crate::out::{Out, is_stdout_error};
@@ -291,7 +292,7 @@ impl Chat {
             model: ModelReport::of(&self.model),
             seed: self.seed,
             sampler: sampler.name,
-            parameters: params.iter().map(|(k, v)| (k.to_string(), number(v))).collect(),
+            parameters: parameters(&params),
         })
     }
 

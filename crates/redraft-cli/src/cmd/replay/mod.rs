@@ -5,9 +5,9 @@ mod player;
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
+use redraft::sha256_header;
 use redraft::tokenizer::Tokenizer;
 use redraft::trace::{RecordedStep, Recording, TraceFile};
 use serde::Serialize;
@@ -15,7 +15,7 @@ use serde::Serialize;
 use self::player::Player;
 use crate::exit::Exit;
 use crate::out::Out;
-use crate::ui::canvas::State;
+use crate::ui::canvas::{Cell, State};
 use crate::ui::picture::Positions;
 use crate::{interrupt, model};
 
@@ -59,7 +59,7 @@ fn rate(text: &str) -> Result<f64, String> {
 /// A recording and what is needed to show it.
 struct Shown {
     recording: Recording,
-    tokenizer: Arc<Tokenizer>,
+    tokenizer: Tokenizer,
 }
 
 /// What `--json` prints.
@@ -77,7 +77,7 @@ struct Step {
     steps_max: usize,
     accepted: usize,
     mean_entropy: f32,
-    /// What the user would have seen of the canvas; noise is left out.
+    /// What the user would have seen of the canvas; noise and markers are left out.
     text: String,
 }
 
@@ -108,21 +108,21 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
 }
 
 /// The vocabulary of the recording.
-fn tokenizer(args: &Args, file: &TraceFile, out: Out) -> anyhow::Result<Arc<Tokenizer>> {
-    let Some(path) = &args.model else {
-        let model = model::embedded_model()?;
-        match file.metadata.get("model_sha256_header") {
-            Some(recorded) if *recorded != model.sha256_header() => bail!(
-                "{}: recorded with {}, not with the demo model inside this program: give the file with -m",
-                args.trace.display(),
-                file.metadata.get("model").map_or("another model", String::as_str)
+fn tokenizer(args: &Args, file: &TraceFile, out: Out) -> anyhow::Result<Tokenizer> {
+    let (gguf, tokenizer) = model::open_vocabulary(args.model.as_deref(), out)?;
+    if let Some(recorded) = file.metadata.get("model_sha256_header")
+        && *recorded != sha256_header(&gguf)
+    {
+        let with = file.metadata.get("model").map_or("another model", String::as_str);
+        let name = args.trace.display();
+        match &args.model {
+            None => bail!(
+                "{name}: recorded with {with}, not with the demo model inside this program: give the file with -m"
             ),
-            _ => return Ok(Arc::clone(model.tokenizer())),
+            Some(path) => out.warn(&format!("{name} was recorded with {with}, not with {}", path.display())),
         }
-    };
-    let gguf = model::open_file(path, out)?;
-    let tokenizer = Tokenizer::from_gguf(gguf.metadata()).with_context(|| path.display().to_string())?;
-    Ok(Arc::new(tokenizer))
+    }
+    Ok(tokenizer)
 }
 
 impl Shown {
@@ -134,13 +134,13 @@ impl Shown {
     fn step(&self, step: &RecordedStep) -> Step {
         let event = step.event();
         let cells = Positions::from(&event).cells(&self.tokenizer, &self.recording.end_ids, usize::MAX);
-        let text =
-            cells.into_iter().map(|c| if c.state == State::Noise { String::new() } else { c.text }).collect();
+        let said = |c: &Cell| !matches!(c.state, State::Noise | State::Marker);
+        let text = cells.into_iter().filter(said).map(|c| c.text).collect();
         Step {
             canvas: step.canvas + 1,
             step: step.step + 1,
             steps_max: step.steps_max,
-            accepted: event.decision.accepted.iter().filter(|&&a| a).count(),
+            accepted: event.decision.n_accepted(),
             mean_entropy: event.decision.mean_entropy,
             text,
         }

@@ -1,6 +1,5 @@
 //! The player: which moment is shown, and the loop that waits for keys.
 
-use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -163,12 +162,7 @@ impl<'a> Player<'a> {
 
     /// The answer before step `at`.
     fn committed(&self, at: usize) -> Vec<Cell> {
-        let ids: Vec<u32> =
-            self.of.recording.committed(at).flat_map(|s| s.argmax().iter().copied()).collect();
-        let end = ids.iter().position(|id| self.of.recording.end_ids.contains(id)).unwrap_or(ids.len());
-        let mut decoder = self.of.tokenizer.stream_decoder(false);
-        let mut text: String = ids[..end].iter().map(|&id| decoder.push(id)).collect();
-        text.push_str(&decoder.finish());
+        let text = self.of.tokenizer.decode(&self.of.recording.answer(at), false);
         vec![Cell { text, state: State::Committed }]
     }
 
@@ -186,7 +180,7 @@ impl<'a> Player<'a> {
                 let s = &recording.steps[i];
                 let event = s.event();
                 let d = event.decision;
-                let accepted = d.accepted.iter().filter(|&&a| a).count();
+                let accepted = d.n_accepted();
                 let what = format!(
                     "canvas {} step {}/{} · accepted {accepted}/{} · entropy {:.3}",
                     s.canvas + 1,
@@ -214,12 +208,8 @@ impl<'a> Player<'a> {
             // Of what does not fit the canvas matters most.
             cells[0].text = "…\n".to_string();
         }
-        draw(live, &cells, &status).map_err(stdout_error)
+        live.frame(&cells, &status, Instant::now()).map_err(stdout_error)
     }
-}
-
-fn draw(live: &mut Live<Screen>, cells: &[Cell], status: &[String]) -> io::Result<()> {
-    live.frame(cells, status, Instant::now())
 }
 
 #[cfg(test)]
@@ -235,7 +225,7 @@ mod tests {
         let tokenizer = redraft::tokenizer::Tokenizer::from_gguf(gguf.metadata()).unwrap();
         let trace = redraft::trace::TraceFile::open(&file).unwrap();
         let recording = redraft::trace::Recording::read(&trace, tokenizer.vocab_len()).unwrap();
-        Shown { recording, tokenizer: tokenizer.into() }
+        Shown { recording, tokenizer }
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl ToolCall {
 }
 
 /// Something about an answer that its reader should know.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Warning {
     /// For programs: `unclosed_thought`, `unreadable_tool_call`, `unclosed_tool_call`, `unknown_channel`.
     pub code: &'static str,

@@ -1,7 +1,5 @@
 //! `redraft trace`: what a model computes on the way, as a file.
 
-pub(crate) mod metadata;
-
 use std::ops::{ControlFlow, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +10,7 @@ use redraft::Model;
 use redraft::compute::{Precision, TapKey};
 use redraft::engine::{CanvasPass, Draws as _, Philox, Previous, canvas_pass, generate};
 use redraft::sampler::SAMPLERS;
-use redraft::trace::{Elements, GenerationRecorder, PassRecorder, TapFilter, TraceFile, like_until};
+use redraft::trace::{GenerationRecorder, PassRecorder, TapFilter, TraceFile, like};
 use serde::Serialize;
 
 use crate::args::Given;
@@ -20,9 +18,9 @@ use crate::args::generate::GenerateArgs;
 use crate::args::model::ModelArgs;
 use crate::args::prompt::PromptArgs;
 use crate::exit::Exit;
-use crate::out::{Out, write_file};
+use crate::out::Out;
 use crate::ui::progress::human_bytes;
-use crate::{interrupt, model};
+use crate::{files, interrupt, model, trace_metadata};
 
 /// Write what a model computes on the way into a file.
 ///
@@ -140,10 +138,10 @@ impl Args {
 
 /// Runs the command.
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
-    model::refuse_overwriting(&args.output, &[args.model.model.as_deref(), args.like.as_deref()])?;
+    files::refuse_overwriting(&args.output, &[args.model.model.as_deref(), args.like.as_deref()])?;
     args.refuse_what_means_nothing()?;
     if let Some(path) = &args.like {
-        model::refuse_special(path, "a safetensors file")?;
+        files::refuse_special(path, "a safetensors file")?;
     }
     let golden = args.like.as_deref().map(TraceFile::open).transpose()?;
     let text = if golden.is_some() { String::new() } else { args.prompt.text()? };
@@ -152,8 +150,8 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     let (kind, mut file) = match &golden {
         Some(golden) => {
             warn_of_another_model(args, golden, out);
-            let mut file = like_until(&mut model, golden, Some(stop))?;
-            file.metadata.extend(metadata::common(&model));
+            let mut file = like(&mut model, golden, Some(stop))?;
+            file.metadata.extend(trace_metadata::common(&model));
             ("like", file)
         }
         None => {
@@ -198,20 +196,13 @@ fn known_taps(asked: &[String]) -> String {
 
 fn save(path: &Path, kind: &'static str, file: TraceFile) -> anyhow::Result<Report> {
     let bytes = file.to_bytes();
-    write_file(path, &bytes)?;
-    let dtype = |e: &Elements| match e {
-        Elements::F64(_) => "F64",
-        Elements::F32(_) => "F32",
-        Elements::I32(_) => "I32",
-        Elements::U8(_) => "U8",
-        Elements::I64(_) => "I64",
-    };
+    files::write(path, &bytes)?;
     let tensors = file.tensors.into_iter();
     Ok(Report {
         file: file.name,
         bytes: bytes.len() as u64,
         kind,
-        tensors: tensors.map(|(name, t)| Written { name, dtype: dtype(&t.data), shape: t.shape }).collect(),
+        tensors: tensors.map(|(name, t)| Written { name, dtype: t.data.dtype(), shape: t.shape }).collect(),
         metadata: file.metadata,
     })
 }
@@ -251,11 +242,11 @@ fn forward(
     model.close(session);
     let mut file = recorder.file;
     if !file.tensors.is_empty() {
-        let ids = |x: &[u32]| Elements::I32(x.iter().map(|&id| id as i32).collect());
+        let ids = |x: &[u32]| redraft::trace::Elements::I32(x.iter().map(|&id| id as i32).collect());
         file.insert("prompt_ids", vec![prompt.len()], ids(prompt));
         file.insert("canvas_ids", vec![canvas.len()], ids(&canvas));
     }
-    file.metadata = metadata::common(model);
+    file.metadata = trace_metadata::common(model);
     file.metadata.insert("seed".into(), draws.seed.to_string());
     Ok(file)
 }
@@ -281,7 +272,7 @@ fn generation(
     });
     model.close(session);
     let mut file = recorder.finish(&request.prompt, &done?.committed);
-    file.metadata = metadata::generation(model, &request, seed);
+    file.metadata = trace_metadata::generation(model, &request, seed);
     Ok(file)
 }
 

@@ -7,7 +7,7 @@ use redraft::engine::Request;
 use redraft::sampler::PromptWindow;
 use serde_json::{Map, Value, json};
 
-use crate::cmd::run::number;
+use crate::answer::number;
 use crate::version::VERSION;
 
 /// Who sees whom.

@@ -1,34 +1,25 @@
 //! `redraft run`: one answer.
 
-mod report;
-mod watch;
-
 use std::io::IsTerminal as _;
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::Context as _;
-use clap::ValueEnum;
-use redraft::chat::Answer;
+use redraft::Model;
 use redraft::compute::Precision;
-use redraft::engine::{Event, Generation, Philox, Request, Session, generate};
+use redraft::engine::{Event, Request};
 use redraft::receipt::{Receipt, StepRecorder};
 use redraft::trace::GenerationRecorder;
-use redraft::{Error, Model};
 
-pub(crate) use self::report::{Report, number, warnings};
-use self::watch::{Watch, Watched};
+use crate::answer::{Report, View, show, show_beside, warnings};
 use crate::args::generate::GenerateArgs;
+use crate::args::live::LiveArgs;
 use crate::args::model::ModelArgs;
-use crate::args::prompt::{PromptArgs, Think};
-use crate::cmd::trace::metadata;
+use crate::args::prompt::PromptArgs;
 use crate::exit::Exit;
 use crate::model::Loaded;
 use crate::out::Out;
-use crate::ui::theme::{no_color, obeys_escape_sequences};
-use crate::{interrupt, model};
+use crate::{files, interrupt, model, trace_metadata};
 
 /// Answer one prompt.
 ///
@@ -64,61 +55,14 @@ pub(crate) struct Args {
     receipt: Option<PathBuf>,
 }
 
-/// Options of commands that show a canvas.
-#[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Output")]
-pub(crate) struct LiveArgs {
-    /// When to show the canvas while it is refined. auto: on a terminal, unless NO_COLOR is set; always: even
-    /// where stdout does not look like a terminal, without colours where NO_COLOR is set.
-    #[arg(long, value_name = "WHEN", default_value = "auto", env = "REDRAFT_LIVE")]
-    live: When,
-
-    /// Below the live canvas show the entropy of each part of it: a higher bar is less certain.
-    #[arg(long, env = "REDRAFT_ENTROPY_BARS", value_parser = clap::builder::FalseyValueParser::new())]
-    entropy_bars: bool,
-}
-
-/// `--live`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum When {
-    /// On a terminal.
-    Auto,
-    /// Anywhere.
-    Always,
-    /// Nowhere.
-    Never,
-}
-
-impl LiveArgs {
-    /// What there is to show.
-    pub(crate) fn view(&self, out: Out) -> View {
-        let live = match self.live {
-            _ if out.json => false,
-            When::Auto => out.terminal && !no_color() && obeys_escape_sequences(),
-            When::Always => true,
-            When::Never => false,
-        };
-        View { live, entropy: self.entropy_bars }
-    }
-}
-
-/// How an answer is shown.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct View {
-    /// As a canvas that changes in place; else as text.
-    pub(crate) live: bool,
-    /// With the entropy of each part of it.
-    entropy: bool,
-}
-
 /// Runs the command.
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     let inputs = [args.model.model.as_deref(), args.prompt.template.chat_template.as_deref()];
     if let Some(path) = &args.trace {
-        model::refuse_overwriting(path, &inputs)?;
+        files::refuse_overwriting(path, &inputs)?;
     }
     if let Some(path) = &args.receipt {
-        model::refuse_overwriting(path, &[&inputs[..], &[args.trace.as_deref()]].concat())?;
+        files::refuse_overwriting(path, &[&inputs[..], &[args.trace.as_deref()]].concat())?;
     }
     args.generate.refuse_slide("`run` has no earlier turns")?;
     let text = args.prompt.text()?;
@@ -174,72 +118,10 @@ fn answer(
     if let (Some(path), Some(steps)) = (&args.receipt, steps) {
         let digests = model::digests(&model, &stop, out)?;
         let receipt = Receipt::new(&model, digests, &request, seed, &done, steps);
-        std::fs::write(path, receipt.to_json()?)
-            .with_context(|| format!("cannot write the receipt {}", path.display()))?;
+        files::write(path, receipt.to_json()?.as_bytes())?;
         out.note(&format!("receipt written to {}", path.display()));
     }
     Ok(Report::new(&model, &request, &done, &answer, seed, load))
-}
-
-/// Generates an answer and shows it as it comes about; `also` sees all events. What was final is taken apart even
-/// where the generation did not come to its end.
-///
-/// # Errors
-/// stdout cannot be written to.
-pub(crate) fn show(
-    model: &mut Model,
-    session: &mut Session,
-    request: &Request,
-    seed: u64,
-    view: View,
-    out: Out,
-    also: &mut dyn FnMut(&Event<'_>),
-) -> anyhow::Result<(Answer, Result<Generation, Error>)> {
-    let draws = Philox { seed, vocab_len: model.shape().vocab_len as u32 };
-    let mut watch = Watch::new(
-        Watched {
-            tokenizer: Arc::clone(model.tokenizer()),
-            end_ids: request.end_ids.clone(),
-            max_tokens: request.max_tokens,
-            canvas_len: model.shape().canvas_len,
-            draws,
-            profile: request.profile,
-            entropy: view.entropy,
-        },
-        &request.prompt,
-        view.live,
-        out,
-    )?;
-    let mut failed = None;
-    let done = generate(model, session, request, &draws, &mut |event| {
-        also(event);
-        match watch.event(event) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(e) => {
-                failed = Some(e);
-                ControlFlow::Break(())
-            }
-        }
-    });
-    let finished = watch.finish(done.is_ok());
-    if let Some(e) = failed {
-        return Err(e);
-    }
-    Ok((finished?, done))
-}
-
-/// What belongs to an answer and is no text of it, for people: on stderr, so that stdout is the answer alone.
-pub(crate) fn show_beside(think: Think, answer: &Answer, out: Out) {
-    if out.json || out.quiet {
-        return;
-    }
-    if !answer.reasoning.is_empty() && (think == Think::On || out.verbose > 0) {
-        out.err(&format!("thought: {}", answer.reasoning));
-    }
-    for call in &answer.tool_calls {
-        let arguments = serde_json::Value::Object(call.arguments.clone());
-        out.err(&format!("tool call: {} {arguments}", call.name));
-    }
 }
 
 /// The steps so far, for `--trace`.
@@ -273,8 +155,8 @@ impl Recording {
             return Ok(());
         }
         let mut file = self.recorder.finish(&request.prompt, &self.committed);
-        file.metadata = metadata::generation(model, request, seed);
-        file.save(path).map_err(|e: Error| anyhow::Error::new(e)).context("cannot write the trace")?;
+        file.metadata = trace_metadata::generation(model, request, seed);
+        files::write(path, &file.to_bytes())?;
         out.note(&format!("{} steps recorded in {}", self.steps, path.display()));
         Ok(())
     }

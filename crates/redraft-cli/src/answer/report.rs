@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use redraft::Model;
 use redraft::chat::{Answer, ToolCall, Warning};
-use redraft::engine::{Finish, Generation, Request};
-use redraft::sampler::Stop;
+use redraft::engine::{CanvasReport, Digests, Finish, Generation, Request};
+use redraft::sampler::Params;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -21,7 +21,7 @@ pub(crate) struct Report {
     tool_calls: Vec<Value>,
     ids: Vec<u32>,
     finish_reason: &'static str,
-    warnings: Vec<Note>,
+    warnings: Vec<Warning>,
     usage: Usage,
     diffusion: Diffusion,
     timings: Timings,
@@ -30,15 +30,8 @@ pub(crate) struct Report {
     model: ModelReport,
     backend: &'static str,
     numerics: &'static str,
-    digest: Digest,
+    digest: Digests,
     version: &'static str,
-}
-
-/// Something about the answer that its reader should know; the code is for programs.
-#[derive(Debug, Serialize)]
-struct Note {
-    code: &'static str,
-    message: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -87,14 +80,6 @@ struct Memory {
     kv_bytes: usize,
 }
 
-#[derive(Debug, Serialize)]
-struct Digest {
-    ids: String,
-    logits: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    full: Option<String>,
-}
-
 /// Milliseconds to the microsecond.
 fn ms(d: Duration) -> f64 {
     rounded(d.as_secs_f64() * 1e3)
@@ -113,6 +98,11 @@ fn rate(count: usize, time: Duration) -> f64 {
 /// A number as JSON, integers without a point.
 pub(crate) fn number(x: f64) -> Value {
     if x.fract() == 0.0 && x.abs() < 9e15 { Value::from(x as i64) } else { Value::from(x) }
+}
+
+/// Parameters of a sampler as JSON.
+pub(crate) fn parameters(params: &Params) -> Map<String, Value> {
+    params.iter().map(|(k, v)| (k.to_string(), number(v))).collect()
 }
 
 /// What the reader of an answer should know, besides the answer.
@@ -144,12 +134,9 @@ impl Report {
         let steps: usize = done.canvases.iter().map(|c| c.steps).sum();
         let step_time = done.timings.denoise / u32::try_from(steps.max(1)).unwrap_or(u32::MAX);
         let n = done.ids.len();
-        let canvas = |c: &redraft::engine::CanvasReport| Canvas {
+        let canvas = |c: &CanvasReport| Canvas {
             steps: c.steps,
-            stop: match c.stop {
-                Stop::Converged => "converged",
-                Stop::MaxSteps => "max_steps",
-            },
+            stop: c.stop.name(),
             accepted_per_step: c.accepted_per_step.clone(),
         };
         Report {
@@ -159,13 +146,9 @@ impl Report {
             ids: done.ids.clone(),
             finish_reason: match done.finish {
                 Finish::Stop if !answer.tool_calls.is_empty() => "tool_calls",
-                Finish::Stop => "stop",
-                Finish::Length => "length",
+                finish => finish.name(),
             },
-            warnings: warnings(done, answer)
-                .into_iter()
-                .map(|Warning { code, message }| Note { code, message })
-                .collect(),
+            warnings: warnings(done, answer),
             usage: Usage {
                 prompt_tokens: request.prompt.len(),
                 completion_tokens: n,
@@ -174,7 +157,7 @@ impl Report {
             diffusion: Diffusion {
                 sampler: request.sampler.name,
                 profile: request.profile.name,
-                parameters: request.params.iter().map(|(k, v)| (k.to_string(), number(v))).collect(),
+                parameters: parameters(&request.params),
                 canvases: done.canvases.iter().map(canvas).collect(),
                 tokens_per_forward: rounded(n as f64 / steps.max(1) as f64),
             },
@@ -198,11 +181,7 @@ impl Report {
             model: ModelReport::of(model),
             backend: model.backend().capabilities().backend,
             numerics: "exact",
-            digest: Digest {
-                ids: done.digests.ids.clone(),
-                logits: done.digests.logits.clone(),
-                full: done.digests.full.clone(),
-            },
+            digest: done.digests.clone(),
             version: VERSION,
         }
     }

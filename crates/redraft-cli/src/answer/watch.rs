@@ -146,7 +146,7 @@ impl Watch {
             canvas: step.canvas + 1,
             step: step.step + 1,
             steps_max: step.steps_max,
-            accepted: step.decision.accepted.iter().filter(|&&a| a).count(),
+            accepted: step.decision.n_accepted(),
             canvas_len: step.canvas_in.len(),
             mean_entropy: step.decision.mean_entropy,
             ms_per_step: (now - self.mark).as_secs_f64() * 1e3 / (step.step + 1) as f64,
