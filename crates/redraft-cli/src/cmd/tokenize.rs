@@ -7,9 +7,9 @@ use anyhow::{Context as _, bail};
 use redraft::tokenizer::{Specials, Tokenizer};
 use serde::{Deserialize, Serialize};
 
-use crate::args::prompt::read_stdin;
+use crate::args::prompt::{read_stdin, text_of};
 use crate::exit::Exit;
-use crate::model::{about_file, open_file};
+use crate::model::{about_file, open_file, refuse_special};
 use crate::out::Out;
 use crate::ui::table::table;
 
@@ -206,7 +206,10 @@ struct Difference {
 }
 
 fn compare(tokenizer: &Tokenizer, path: &Path) -> anyhow::Result<Comparison> {
-    let source = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    refuse_special(path, "a JSON file of texts and ids")?;
+    let cannot_read = || format!("cannot read {}", path.display());
+    let source = std::fs::File::open(path).with_context(cannot_read)?;
+    let source = text_of(source).with_context(cannot_read)?;
     let expected: Expected = serde_json::from_str(&source).with_context(|| path.display().to_string())?;
     let mut c = Comparison { ok: true, cases: expected.cases.len(), checks: 0, differences: Vec::new() };
     let mut check = |text: &str, what, expected: String, found: String| {

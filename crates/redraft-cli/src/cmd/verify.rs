@@ -7,7 +7,9 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context as _, bail};
 use redraft::compute::Precision;
 use redraft::engine::{Generation, Philox, generate};
+use redraft::gguf::Shown;
 use redraft::receipt::{Check, Difference, MAX_BYTES, Receipt, model_difference};
+use redraft::tokenizer::Tokenizer;
 use redraft::{Error, Model};
 use serde::Serialize;
 
@@ -68,8 +70,8 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
             "{}: the receipt is not of the demo model inside this program but of {} ({}, {} bytes): give that \
              file with -m",
             path.display(),
-            receipt.model.name,
-            receipt.model.architecture,
+            Shown(&receipt.model.name),
+            Shown(&receipt.model.architecture),
             receipt.model.file_bytes
         );
     }
@@ -103,31 +105,25 @@ impl Report {
         let (by, here) = (&self.made_by, &self.here);
         let mut text = format!(
             "{}, seed {}: {} tokens, canvases: {}, steps: {}\nmade by   redraft {} on {}\nrepeated  redraft {} on {}\n",
-            self.model,
+            Shown(&self.model),
             self.seed,
             self.tokens,
             self.canvases,
             self.steps,
-            by.version,
-            by.backend,
+            Shown(&by.version),
+            Shown(&by.backend),
             here.version,
             here.backend
         );
         text.push_str(&match &self.first_difference {
             None => "equal: the model file, every step and the answer\n".to_string(),
-            Some(d) => {
-                let cut = |x: &str| match x.char_indices().nth(200) {
-                    Some((at, _)) => format!("{} …", &x[..at]),
-                    None => x.to_string(),
-                };
-                format!(
-                    "DIFFERENT, first: {}\n  receipt  {}\n  here     {}\n  {}\n",
-                    d.what,
-                    cut(&d.receipt),
-                    cut(&d.here),
-                    d.meaning
-                )
-            }
+            Some(d) => format!(
+                "DIFFERENT, first: {}\n  receipt  {}\n  here     {}\n  {}\n",
+                d.what,
+                Shown(&d.receipt),
+                Shown(&d.here),
+                d.meaning
+            ),
         });
         text
     }
@@ -155,14 +151,18 @@ fn repeat(
     let mut session = model.session()?;
     let done = generate(model, &mut session, &request, &draws, &mut |event| check.event(event));
     model.close(session);
-    judge(check, done)
+    judge(check, done, model.tokenizer())
 }
 
 /// The first difference; an interruption is one only where the check broke off.
-fn judge(check: Check<'_>, done: Result<Generation, Error>) -> Result<Option<Difference>, Error> {
+fn judge(
+    check: Check<'_>,
+    done: Result<Generation, Error>,
+    tokenizer: &Tokenizer,
+) -> Result<Option<Difference>, Error> {
     match done {
-        Ok(answer) => Ok(check.finish(Some(&answer))),
-        Err(Error::Interrupted) => check.finish(None).map(Some).ok_or(Error::Interrupted),
+        Ok(answer) => Ok(check.finish(Some(&answer), tokenizer)),
+        Err(Error::Interrupted) => check.finish(None, tokenizer).map(Some).ok_or(Error::Interrupted),
         Err(e) => Err(e),
     }
 }

@@ -71,6 +71,8 @@ fn the_first_difference_is_named() {
     let pop = |r: &mut Value| _ = r["canvases"][1]["steps"].as_array_mut().unwrap().pop();
     assert_eq!(first(&pop), "canvas 2, step 5: number of steps");
     assert_eq!(first(&|r| r["ids"][7] = json!(1)), "ids of the answer");
+    // Whoever reads a receipt reads its text.
+    assert_eq!(first(&|r| r["text"] = json!("equal")), "text of the answer");
     assert_eq!(first(&|r| r["digest"]["full"] = zeros.clone()), "digest of all logits");
     assert_eq!(first(&|r| r["model"]["sha256_header"] = zeros.clone()), "model: SHA-256 of the header");
     assert_eq!(first(&|r| r["model"]["sha256_file"] = zeros.clone()), "model: SHA-256 of the file");

@@ -17,10 +17,12 @@ mod steps;
 
 use std::collections::BTreeMap;
 
+use redraft_gguf::Shown;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{Finish, Generation, Request};
 use crate::sampler::{profile, sampler};
+use crate::tokenizer::Tokenizer;
 use crate::{Error, Model};
 
 pub use self::check::{Check, Difference, model_difference};
@@ -115,7 +117,7 @@ pub struct Receipt {
     pub prompt_ids: Vec<u32>,
     /// The answer's ids.
     pub ids: Vec<u32>,
-    /// The answer as text, for people; the ids are what counts.
+    /// The answer as text, for people: what the model's vocabulary makes of the ids.
     pub text: String,
     /// `stop` or `length`.
     pub finish_reason: String,
@@ -131,6 +133,11 @@ fn finish_word(finish: Finish) -> &'static str {
         Finish::Stop => "stop",
         Finish::Length => "length",
     }
+}
+
+/// The answer in the text of receipts.
+fn text_of(ids: &[u32], tokenizer: &Tokenizer) -> String {
+    tokenizer.decode(ids, false)
 }
 
 impl Receipt {
@@ -161,7 +168,7 @@ impl Receipt {
             end_ids: request.end_ids.clone(),
             prompt_ids: request.prompt.clone(),
             ids: answer.ids.clone(),
-            text: model.tokenizer().decode(&answer.ids, false),
+            text: text_of(&answer.ids, model.tokenizer()),
             finish_reason: finish_word(answer.finish).to_string(),
             digest: AnswerDigests {
                 ids: answer.digests.ids.clone(),
@@ -218,7 +225,8 @@ impl Receipt {
             if found != known {
                 return Err(Error::Receipt {
                     problem: format!(
-                        "{what}: expected {known}, which is what this version has, found {found}"
+                        "{what}: expected {known}, which is what this version has, found {}",
+                        Shown(found)
                     ),
                 });
             }

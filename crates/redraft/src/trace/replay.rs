@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::TraceFile;
 use crate::Error;
 use crate::engine::{CanvasResult, StepEvent};
-use crate::sampler::{Decision, Stop};
+use crate::sampler::{Commit, Decision, PROFILES, Profile, Stop, profile};
 
 /// A recorded generation.
 #[derive(Debug, Clone)]
@@ -14,8 +14,12 @@ pub struct Recording {
     pub steps: Vec<RecordedStep>,
     /// The prompt; empty where it was not recorded.
     pub prompt: Vec<u32>,
-    /// Ids that end the answer; empty where they were not recorded.
+    /// Ids that end the answer, in ascending order; empty where they were not recorded.
     pub end_ids: Vec<u32>,
+    /// Tokens of the answer at most; none where that was not recorded.
+    max_tokens: Option<usize>,
+    /// What reached the user: without the end token, and nothing of a canvas that was not done.
+    answer: Vec<u32>,
 }
 
 /// A denoising step as it was recorded. What a recording lacks is empty.
@@ -27,6 +31,8 @@ pub struct RecordedStep {
     pub step: usize,
     /// Steps of the canvas at most.
     pub steps_max: usize,
+    /// Tokens of the answer before this canvas.
+    answered: usize,
     n_prefix: usize,
     temperature: f64,
     canvas_in: Vec<u32>,
@@ -53,9 +59,9 @@ impl RecordedStep {
         }
     }
 
-    /// Most likely ids: what is committed when this is the last step of its canvas.
-    pub fn argmax(&self) -> &[u32] {
-        &self.result.argmax
+    /// Whether the canvas was done after this step.
+    fn is_last(&self) -> bool {
+        self.decision.stop.is_some() || self.step + 1 >= self.steps_max
     }
 }
 
@@ -154,6 +160,7 @@ impl Recording {
                 canvas: usize::try_from(canvas).unwrap_or(usize::MAX),
                 step,
                 steps_max,
+                answered: 0,
                 n_prefix: 0,
                 temperature,
                 canvas_in,
@@ -171,20 +178,52 @@ impl Recording {
             });
         }
         let config: Option<Config> = file.metadata.get("config").and_then(|c| serde_json::from_str(c).ok());
+        let mut end_ids = config.map_or_else(Vec::new, |c| c.eos.ids());
+        end_ids.sort_unstable();
+        end_ids.dedup();
+        let profile = match file.metadata.get("profile") {
+            Some(name) => profile(name).map_err(|e| file.wrong(e.to_string()))?,
+            None => &PROFILES[0],
+        };
+        let max_tokens = file.metadata.get("max_tokens").and_then(|n| n.parse().ok());
         let prompt = if file.tensors.contains_key("prompt_ids") { ids("prompt_ids")? } else { Vec::new() };
-        Ok(Recording { steps, prompt, end_ids: config.map_or_else(Vec::new, |c| c.eos.ids()) })
+        let mut recording = Recording { steps, prompt, end_ids, max_tokens, answer: Vec::new() };
+        recording.commit(profile);
+        Ok(recording)
     }
 
-    /// The steps that were the last of their canvas up to and without step `at`: their argmax is the answer so
-    /// far.
-    pub fn committed(&self, at: usize) -> impl Iterator<Item = &RecordedStep> {
-        let here = self.steps.get(at).map_or(usize::MAX, |s| s.canvas);
-        self.steps
-            .iter()
-            .enumerate()
-            .take_while(move |(_, s)| s.canvas < here)
-            .filter(|(i, s)| self.steps.get(i + 1).is_none_or(|next| next.canvas != s.canvas))
-            .map(|(_, s)| s)
+    /// Puts the answer together, as the engine did.
+    fn commit(&mut self, profile: &Profile) {
+        let mut ended = false;
+        let mut answered = 0;
+        for i in 0..self.steps.len() {
+            self.steps[i].answered = answered;
+            let step = &self.steps[i];
+            let last = self.steps.get(i + 1).map_or(step.is_last(), |next| next.canvas != step.canvas);
+            if !last || ended {
+                continue;
+            }
+            let ids = match profile.commit {
+                Commit::Argmax => &step.result.argmax,
+                Commit::Canvas => &step.decision.canvas,
+            };
+            let end = profile.end_of(ids, &self.end_ids).map(|(at, _)| at);
+            ended = end.is_some();
+            let room = self.max_tokens.unwrap_or(usize::MAX) - answered;
+            self.answer.extend(&ids[..end.unwrap_or(ids.len()).min(room)]);
+            answered = self.answer.len();
+        }
+    }
+
+    /// The answer so far: what reached the user before the canvas of step `at`, or all of it where there is no such
+    /// step.
+    pub fn answer(&self, at: usize) -> &[u32] {
+        self.steps.get(at).map_or(&self.answer, |s| &self.answer[..s.answered])
+    }
+
+    /// How many tokens of the canvas of `step` can reach the user.
+    pub fn room(&self, step: &RecordedStep) -> usize {
+        self.max_tokens.map_or(usize::MAX, |n| n.saturating_sub(step.answered))
     }
 }
 
@@ -224,9 +263,26 @@ mod tests {
         );
         assert_eq!(event.result.entropy, [0.25, 0.0]);
         assert_eq!(r.end_ids, [1, 14]);
-        let committed = |at| r.committed(at).map(|s| s.argmax().to_vec()).collect::<Vec<_>>();
-        assert_eq!(committed(1), Vec::<Vec<u32>>::new());
-        assert_eq!(committed(2), [[13, 14]]);
+        assert_eq!((r.answer(1), r.answer(2)), (&[][..], &[13][..]), "14 ends it");
+    }
+
+    #[test]
+    fn the_answer_is_what_the_user_got() {
+        let answer = |facts: &[(&str, &str)], change: &dyn Fn(&mut TraceFile)| {
+            let mut f = file();
+            f.metadata.clear();
+            f.metadata.extend(facts.iter().map(|(k, v)| (k.to_string(), v.to_string())));
+            change(&mut f);
+            Recording::read(&f, 20).map(|r| (r.answer(9).to_vec(), r.room(&r.steps[2])))
+        };
+        let same = |_: &mut TraceFile| {};
+        assert_eq!(answer(&[], &same).unwrap(), (vec![13, 14], usize::MAX), "the second canvas was not done");
+        let done = |f: &mut TraceFile| f.insert("stop", vec![3], Elements::I32(vec![0, 1, 1]));
+        assert_eq!(answer(&[], &done).unwrap().0, [13, 14, 15, 16]);
+        assert_eq!(answer(&[("max_tokens", "3")], &done).unwrap(), (vec![13, 14, 15], 1));
+        assert_eq!(answer(&[("max_tokens", "1")], &done).unwrap(), (vec![13], 0));
+        assert_eq!(answer(&[("profile", "jax")], &done).unwrap().0, [7, 8, 9, 10], "the canvas is committed");
+        assert!(answer(&[("profile", "odd")], &same).unwrap_err().to_string().contains("hf, jax, llamacpp"));
     }
 
     #[test]

@@ -83,6 +83,7 @@ struct Step {
 
 /// Runs the command.
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
+    model::refuse_special(&args.trace, "a recording (safetensors)")?;
     let file = TraceFile::open(&args.trace)?;
     let tokenizer = tokenizer(args, &file, out)?;
     let recording = Recording::read(&file, tokenizer.vocab_len())?;
@@ -115,7 +116,9 @@ fn tokenizer(args: &Args, file: &TraceFile, out: Out) -> anyhow::Result<Arc<Toke
             Some(recorded) if *recorded != model.sha256_header() => bail!(
                 "{}: recorded with {}, not with the demo model inside this program: give the file with -m",
                 args.trace.display(),
-                file.metadata.get("model").map_or("another model", String::as_str)
+                file.metadata
+                    .get("model")
+                    .map_or_else(|| "another model".into(), |m| redraft::gguf::Shown(m).to_string())
             ),
             _ => return Ok(Arc::clone(model.tokenizer())),
         }
@@ -133,7 +136,8 @@ impl Shown {
 
     fn step(&self, step: &RecordedStep) -> Step {
         let event = step.event();
-        let cells = Positions::from(&event).cells(&self.tokenizer, &self.recording.end_ids, usize::MAX);
+        let room = self.recording.room(step);
+        let cells = Positions::from(&event).cells(&self.tokenizer, &self.recording.end_ids, room);
         let text =
             cells.into_iter().map(|c| if c.state == State::Noise { String::new() } else { c.text }).collect();
         Step {

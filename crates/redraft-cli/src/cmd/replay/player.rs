@@ -163,11 +163,9 @@ impl<'a> Player<'a> {
 
     /// The answer before step `at`.
     fn committed(&self, at: usize) -> Vec<Cell> {
-        let ids: Vec<u32> =
-            self.of.recording.committed(at).flat_map(|s| s.argmax().iter().copied()).collect();
-        let end = ids.iter().position(|id| self.of.recording.end_ids.contains(id)).unwrap_or(ids.len());
         let mut decoder = self.of.tokenizer.stream_decoder(false);
-        let mut text: String = ids[..end].iter().map(|&id| decoder.push(id)).collect();
+        let ids = self.of.recording.answer(at);
+        let mut text: String = ids.iter().map(|&id| decoder.push(id)).collect();
         text.push_str(&decoder.finish());
         vec![Cell { text, state: State::Committed }]
     }
@@ -180,6 +178,7 @@ impl<'a> Player<'a> {
             Moment::Noise(i) => {
                 let s = &recording.steps[i];
                 let ids = s.event().canvas_in;
+                let ids = &ids[..ids.len().min(recording.room(s))];
                 (i, noise(tokenizer, ids), format!("canvas {} · noise", s.canvas + 1))
             }
             Moment::Step(i) => {
@@ -195,7 +194,8 @@ impl<'a> Player<'a> {
                     d.accepted.len(),
                     d.mean_entropy
                 );
-                (i, Positions::from(&event).cells(tokenizer, &recording.end_ids, usize::MAX), what)
+                let room = recording.room(s);
+                (i, Positions::from(&event).cells(tokenizer, &recording.end_ids, room), what)
             }
             Moment::Done => (usize::MAX, Vec::new(), "done".to_string()),
         };

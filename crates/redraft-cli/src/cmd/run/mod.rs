@@ -26,7 +26,7 @@ use crate::args::prompt::{PromptArgs, Think};
 use crate::cmd::trace::metadata;
 use crate::exit::Exit;
 use crate::model::Loaded;
-use crate::out::Out;
+use crate::out::{Out, write_file};
 use crate::ui::theme::{no_color, obeys_escape_sequences};
 use crate::{interrupt, model};
 
@@ -120,6 +120,7 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     if let Some(path) = &args.receipt {
         model::refuse_overwriting(path, &[&inputs[..], &[args.trace.as_deref()]].concat())?;
     }
+    args.trace.iter().chain(&args.receipt).try_for_each(|path| model::refuse_no_place(path))?;
     args.generate.refuse_slide("`run` has no earlier turns")?;
     let text = args.prompt.text()?;
     let stop = interrupt::flag()?;
@@ -174,8 +175,7 @@ fn answer(
     if let (Some(path), Some(steps)) = (&args.receipt, steps) {
         let digests = model::digests(&model, &stop, out)?;
         let receipt = Receipt::new(&model, digests, &request, seed, &done, steps);
-        std::fs::write(path, receipt.to_json()?)
-            .with_context(|| format!("cannot write the receipt {}", path.display()))?;
+        write_file(path, receipt.to_json()?.as_bytes()).context("the receipt")?;
         out.note(&format!("receipt written to {}", path.display()));
     }
     Ok(Report::new(&model, &request, &done, &answer, seed, load))
