@@ -11,7 +11,7 @@ use crate::args::prompt::{read_stdin, text_of};
 use crate::exit::Exit;
 use crate::model::{about_file, open_file, refuse_special};
 use crate::out::Out;
-use crate::ui::table::table;
+use crate::ui::table::long_table;
 
 /// Show the tokens of a text.
 ///
@@ -69,11 +69,29 @@ struct Token {
     kind: String,
 }
 
-#[derive(Debug, Serialize)]
-struct Tokens {
-    text: String,
-    ids: Vec<u32>,
-    tokens: Vec<Token>,
+#[derive(Serialize)]
+struct Report<'a> {
+    text: &'a str,
+    ids: &'a [u32],
+    #[serde(serialize_with = "Tokens::each")]
+    tokens: Tokens<'a>,
+}
+
+/// Tokens that are looked up while they are written: a text of a megabyte may have a million of them.
+#[derive(Clone, Copy)]
+struct Tokens<'a> {
+    tokenizer: &'a Tokenizer,
+    ids: &'a [u32],
+}
+
+impl<'a> Tokens<'a> {
+    fn iter(self) -> impl Iterator<Item = Token> + use<'a> {
+        self.ids.iter().map(move |&id| token(self.tokenizer, id))
+    }
+
+    fn each<S: serde::Serializer>(tokens: &Tokens<'_>, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_seq(tokens.iter())
+    }
 }
 
 /// Runs `tokenize`.
@@ -97,20 +115,21 @@ pub(crate) fn tokenize(args: &TokenizeArgs, out: Out) -> anyhow::Result<Exit> {
         }
     };
     let ids = tokenizer.encode(&text, if args.special { Specials::Parse } else { Specials::Text })?;
-    let report = Tokens { tokens: tokens(&tokenizer, &ids), text, ids };
+    let tokens = Tokens { tokenizer: &tokenizer, ids: &ids };
     if out.json {
-        out.object(&report)?;
+        out.object(&Report { text: &text, ids: &ids, tokens })?;
         return Ok(Exit::Done);
     }
-    let rows: Vec<Vec<String>> = report
-        .tokens
-        .iter()
-        .map(|t| vec![t.id.to_string(), format!("{:?}", t.piece), t.kind.clone()])
-        .collect();
-    let ids: Vec<String> = report.ids.iter().map(u32::to_string).collect();
+    let row = |t: Token| vec![t.id.to_string(), format!("{:?}", t.piece), t.kind];
+    let mut report = long_table(&["id", "piece", "kind"], &[0], || tokens.iter().map(row));
     let n = ids.len();
-    let total = format!("{n} token{}: {}\n", if n == 1 { "" } else { "s" }, ids.join(","));
-    out.text(&(table(&["id", "piece", "kind"], &[0], &rows) + &total))?;
+    report.push_str(&format!("{n} token{}: ", if n == 1 { "" } else { "s" }));
+    for (i, id) in ids.iter().enumerate() {
+        report.push_str(if i == 0 { "" } else { "," });
+        report.push_str(&id.to_string());
+    }
+    report.push('\n');
+    out.text(&report)?;
     Ok(Exit::Done)
 }
 
@@ -124,7 +143,8 @@ pub(crate) fn detokenize(args: &DetokenizeArgs, out: Out) -> anyhow::Result<Exit
     }
     let text = tokenizer.decode(&ids, args.special);
     if out.json {
-        out.object(&Tokens { tokens: tokens(&tokenizer, &ids), text, ids })?;
+        let tokens = Tokens { tokenizer: &tokenizer, ids: &ids };
+        out.object(&Report { text: &text, ids: &ids, tokens })?;
     } else {
         out.text(&(text + "\n"))?;
     }
@@ -140,16 +160,13 @@ fn tokenizer(path: Option<&Path>, out: Out) -> anyhow::Result<Tokenizer> {
     Ok(tokenizer)
 }
 
-fn tokens(tokenizer: &Tokenizer, ids: &[u32]) -> Vec<Token> {
-    let token = |&id: &u32| {
-        let piece = tokenizer.piece(id);
-        Token {
-            id,
-            piece: piece.map_or_else(String::new, |p| p.text.to_string()),
-            kind: piece.map_or_else(|| "unknown id".into(), |p| kind(p.kind)),
-        }
-    };
-    ids.iter().map(token).collect()
+fn token(tokenizer: &Tokenizer, id: u32) -> Token {
+    let piece = tokenizer.piece(id);
+    Token {
+        id,
+        piece: piece.map_or_else(String::new, |p| p.text.to_string()),
+        kind: piece.map_or_else(|| "unknown id".into(), |p| kind(p.kind)),
+    }
 }
 
 /// `UserDefined` as `user defined`.

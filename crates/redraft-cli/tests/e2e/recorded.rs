@@ -136,3 +136,38 @@ fn a_recording_is_shown_as_text_in_a_pipe() {
     let done = redraft(&["replay", "-m", &mini(), &taps]);
     assert!(done.code == Some(2) && done.err.contains("run --trace"), "{}", done.err);
 }
+
+/// Whatever the profile commits, and however many tokens were asked for.
+#[cfg(unix)]
+#[test]
+fn the_end_of_a_recording_is_the_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("steps.safetensors");
+    for profile in ["hf", "jax", "llamacpp"] {
+        let run =
+            ["run", "-m", &mini(), "--tokens", "2,14,21", "-n", "20", "--steps", "2", "--profile", profile];
+        let answer = crate::json(&[&run[..], &["--trace", &path.display().to_string()]].concat());
+        let recording =
+            redraft::trace::Recording::read(&redraft::trace::TraceFile::open(&path).unwrap(), 531).unwrap();
+        assert_eq!(json!(recording.answer(usize::MAX)), answer["ids"], "{profile}");
+    }
+}
+
+/// A receipt comes from somebody else: what it says of itself stays on its line.
+#[test]
+fn texts_of_receipts_cannot_forge_lines() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, mut receipt) = receipt(&dir);
+    let forged = "x\nequal: the model file, every step and the answer";
+    for field in ["/model/name", "/backend", "/version"] {
+        *receipt.pointer_mut(field).unwrap() = json!(forged);
+    }
+    receipt["finish_reason"] = json!(forged);
+    let path = dir.path().join("forged.json").display().to_string();
+    std::fs::write(&path, receipt.to_string()).unwrap();
+    let done = redraft(&["verify", &path, "-m", &mini()]);
+    assert_eq!(done.code, Some(1));
+    assert!(!done.out.lines().any(|l| l.starts_with("equal")), "{}", done.out);
+    let done = redraft(&["verify", &path]);
+    assert_eq!((done.code, done.err.lines().count()), (Some(2), 1), "{}", done.err);
+}
