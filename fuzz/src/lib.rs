@@ -279,6 +279,7 @@ pub fn trace(data: &[u8]) {
         for step in &recording.steps {
             let event = step.event();
             assert_eq!(event.canvas_in.len(), event.decision.accepted.len());
+            let _ = recording.room(step);
         }
         assert!(recording.answer(0).is_empty());
         let canvases = recording.steps.chunk_by(|a, b| a.canvas == b.canvas);

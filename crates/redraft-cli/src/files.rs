@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
@@ -56,19 +56,46 @@ pub(crate) fn refuse_special(path: &Path, expected: &str) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// An output that is also an input would be lost before anybody noticed.
+/// An output that is also an input would be lost before anybody noticed, and so would one of two outputs.
 ///
 /// # Errors
-/// When `output` is one of the `inputs`, by whatever path.
-pub(crate) fn refuse_overwriting(output: &Path, inputs: &[Option<&Path>]) -> anyhow::Result<()> {
-    let Ok(target) = output.canonicalize() else { return Ok(()) };
-    for input in inputs.iter().flatten() {
+/// When `output` is one of the `others`, by whatever path.
+pub(crate) fn refuse_overwriting(output: &Path, others: &[Option<&Path>]) -> anyhow::Result<()> {
+    if std::fs::metadata(output).is_ok_and(|m| !m.is_file()) {
+        return Ok(()); // a device loses nothing
+    }
+    let target = place(output);
+    for other in others.iter().flatten() {
         anyhow::ensure!(
-            input.canonicalize().ok().as_ref() != Some(&target),
-            "{} is also an input of this command: write to another file",
+            place(other) != target,
+            "{} is also an input or another output of this command: write to another file",
             output.display()
         );
     }
+    Ok(())
+}
+
+/// Where a file is, or where it would be.
+fn place(path: &Path) -> PathBuf {
+    if let Ok(place) = path.canonicalize() {
+        return place;
+    }
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match (folder.canonicalize(), path.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        _ => path.to_path_buf(),
+    }
+}
+
+/// What cannot be written is better said before the work than after it.
+///
+/// # Errors
+/// `output` is a folder, or is to be in one that is not there.
+pub(crate) fn refuse_no_place(output: &Path) -> anyhow::Result<()> {
+    let name = output.display();
+    anyhow::ensure!(!output.is_dir(), "cannot write {name}: it is a folder, expected the name of a file");
+    let folder = output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    anyhow::ensure!(folder.is_dir(), "cannot write {name}: there is no folder {}", folder.display());
     Ok(())
 }
 

@@ -44,22 +44,27 @@ fn main() -> ExitCode {
         Some(Command::Verify(args)) => cmd::verify::main(&args, out),
         Some(Command::Synth(args)) => cmd::synth::main(&args, out),
     };
-    let exit = done.unwrap_or_else(|e| {
-        let exit = Exit::of(&e);
-        if exit != Exit::Done {
-            out.err(&format!("error: {}", exit::message(&e)));
-        }
-        exit
-    });
-    exit.code().into()
+    done.unwrap_or_else(|e| failed(&e, out)).code().into()
+}
+
+/// Reports an error, unless it is none. Returns what it means.
+fn failed(e: &anyhow::Error, out: Out) -> Exit {
+    let exit = Exit::of(e);
+    if exit != Exit::Done {
+        out.err(&format!("error: {}", exit::message(e)));
+    }
+    exit
 }
 
 /// What the command line's parser has to say: help, or what is wrong.
 fn usage(e: &clap::Error) -> ExitCode {
     if !e.use_stderr() {
-        // Help goes to stdout, which nobody may be reading any more.
-        let _ = e.print();
-        return Exit::Done.code().into();
+        return match e.print().map_err(out::stdout_error) {
+            Ok(()) => Exit::Done,
+            Err(e) => failed(&e, Out::new(false, 0, false)),
+        }
+        .code()
+        .into();
     }
     // It quotes the arguments, which may come from anywhere.
     let mut text = e.render().to_string();

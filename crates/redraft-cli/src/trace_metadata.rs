@@ -56,6 +56,7 @@ pub(crate) fn generation(model: &Model, request: &Request, seed: u64) -> BTreeMa
     facts.insert("mask_rule".into(), mask_rule(request.profile.window));
     facts.insert("sampler".into(), request.sampler.name.into());
     facts.insert("profile".into(), request.profile.name.into());
+    facts.insert("max_tokens".into(), request.max_tokens.to_string());
     facts.insert("seed".into(), seed.to_string());
     facts.insert("self_conditioning".into(), request.self_conditioning.to_string());
     facts.insert("config".into(), Value::Object(config).to_string());

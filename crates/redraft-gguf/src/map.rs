@@ -81,7 +81,7 @@ impl Bytes {
     ///
     /// # Errors
     ///
-    /// [`GgufError::Open`] when the file cannot be opened or read, [`GgufError::Memory`] when it has to be read
+    /// [`GgufError::Open`] when the file cannot be opened or read or is no regular file, [`GgufError::Memory`] when it has to be read
     /// and is larger than the memory that is available.
     pub fn open(path: &Path, opts: &OpenOptions) -> Result<Bytes, GgufError> {
         Bytes::open_with(path, opts, map)
@@ -94,6 +94,11 @@ impl Bytes {
         map: impl FnOnce(&File) -> std::io::Result<Mmap>,
     ) -> Result<Bytes, GgufError> {
         let io = |source| GgufError::Open { path: path.to_path_buf(), source };
+        // A pipe would wait for a writer, and a device has no end. Asked before opening, which waits already.
+        if !std::fs::metadata(path).map_err(io)?.is_file() {
+            let what = "not a regular file";
+            return Err(io(std::io::Error::new(std::io::ErrorKind::InvalidInput, what)));
+        }
         let file = File::open(path).map_err(io)?;
         let len = file.metadata().map_err(io)?.len();
         let mut refused = None;
@@ -225,7 +230,7 @@ fn map(file: &File) -> std::io::Result<Mmap> {
 fn read(mut file: File, len: u64) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // The exact capacity avoids a doubling copy at the end of a file of many gigabytes; the length is only
-    // a hint, so a file without one (a pipe) is read all the same.
+    // a hint: files under /proc have none, and are read all the same.
     if let Ok(len) = usize::try_from(len) {
         bytes.try_reserve_exact(len).map_err(|_| std::io::Error::from(std::io::ErrorKind::OutOfMemory))?;
     }

@@ -239,3 +239,17 @@ fn a_hostile_count_costs_nothing() {
     let e = Gguf::open(&path, &OpenOptions::default()).unwrap_err();
     assert!(matches!(e, GgufError::ShardMissing { no: 1, count: u16::MAX, .. }), "{e:?}");
 }
+
+/// A folder of a stranger may have links to anything in place of files.
+#[cfg(unix)]
+#[test]
+fn a_file_that_never_ends_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    save(dir.path(), &parts());
+    std::fs::remove_file(file(dir.path(), 1)).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", file(dir.path(), 1)).unwrap();
+    for mmap in [true, false] {
+        let e = Gguf::open(&file(dir.path(), 0), &OpenOptions { mmap }).unwrap_err().to_string();
+        assert!(e.contains("m-00002-of-00003.gguf") && e.contains("not a regular file"), "{e}");
+    }
+}

@@ -68,7 +68,7 @@ pub enum Error {
         problems: Vec<String>,
     },
     /// A request that cannot be served as asked.
-    #[error("{what}: expected {expected}, found {found}")]
+    #[error("{what}: expected {expected}, found {}", Shown(found))]
     Request {
         /// Field.
         what: String,

@@ -178,10 +178,45 @@ impl TemplateArgs {
     }
 }
 
+/// Most bytes of a text from stdin, or from a file of texts: a pipe may never end.
+pub(crate) const MAX_TEXT_BYTES: u64 = 64 << 20;
+
 /// All of stdin without its last newline.
 pub(crate) fn read_stdin() -> anyhow::Result<String> {
-    let mut text = String::new();
-    std::io::stdin().lock().read_to_string(&mut text).context("cannot read the text from stdin")?;
-    let stripped = text.strip_suffix('\n').map(|t| t.strip_suffix('\r').unwrap_or(t));
-    Ok(stripped.map_or_else(|| text.clone(), str::to_string))
+    let mut text = text_of(std::io::stdin().lock()).context("cannot read the text from stdin")?;
+    if text.ends_with('\n') {
+        text.pop();
+        if text.ends_with('\r') {
+            text.pop();
+        }
+    }
+    Ok(text)
+}
+
+/// All of a text.
+///
+/// # Errors
+/// It cannot be read, is no UTF-8, or has more than [`MAX_TEXT_BYTES`].
+pub(crate) fn text_of(source: impl Read) -> anyhow::Result<String> {
+    let mut bytes = Vec::new();
+    source.take(MAX_TEXT_BYTES + 1).read_to_end(&mut bytes)?;
+    anyhow::ensure!(bytes.len() as u64 <= MAX_TEXT_BYTES, "it has more than {MAX_TEXT_BYTES} bytes");
+    String::from_utf8(bytes).map_err(|e| {
+        let at = e.utf8_error().valid_up_to();
+        anyhow::anyhow!("it is no UTF-8 text: wrong bytes at offset {at}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_bounded_and_utf_8() {
+        assert_eq!(text_of(&b"caf\xc3\xa9\n"[..]).unwrap(), "café\n");
+        let wrong = text_of(&b"caf\xe9"[..]).unwrap_err().to_string();
+        assert!(wrong.contains("offset 3"), "{wrong}");
+        let endless = text_of(std::io::repeat(b'x')).unwrap_err().to_string();
+        assert!(endless.contains("more than 67108864 bytes"), "{endless}");
+    }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use anyhow::Context as _;
 use redraft::Model;
 use redraft::compute::Precision;
 use redraft::engine::{Event, Request};
@@ -64,6 +65,7 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     if let Some(path) = &args.receipt {
         files::refuse_overwriting(path, &[&inputs[..], &[args.trace.as_deref()]].concat())?;
     }
+    args.trace.iter().chain(&args.receipt).try_for_each(|path| files::refuse_no_place(path))?;
     args.generate.refuse_slide("`run` has no earlier turns")?;
     let text = args.prompt.text()?;
     let stop = interrupt::flag()?;
@@ -118,7 +120,7 @@ fn answer(
     if let (Some(path), Some(steps)) = (&args.receipt, steps) {
         let digests = model::digests(&model, &stop, out)?;
         let receipt = Receipt::new(&model, digests, &request, seed, &done, steps);
-        files::write(path, receipt.to_json()?.as_bytes())?;
+        files::write(path, receipt.to_json()?.as_bytes()).context("the receipt")?;
         out.note(&format!("receipt written to {}", path.display()));
     }
     Ok(Report::new(&model, &request, &done, &answer, seed, load))

@@ -12,7 +12,7 @@ use crate::exit::Exit;
 use crate::files;
 use crate::model::open_vocabulary;
 use crate::out::Out;
-use crate::ui::table::table;
+use crate::ui::table::long_table;
 
 /// Show the tokens of a text.
 ///
@@ -70,11 +70,29 @@ struct Token {
     kind: String,
 }
 
-#[derive(Debug, Serialize)]
-struct Tokens {
-    text: String,
-    ids: Vec<u32>,
-    tokens: Vec<Token>,
+#[derive(Serialize)]
+struct Report<'a> {
+    text: &'a str,
+    ids: &'a [u32],
+    #[serde(serialize_with = "Tokens::each")]
+    tokens: Tokens<'a>,
+}
+
+/// Tokens that are looked up while they are written: a text of a megabyte may have a million of them.
+#[derive(Clone, Copy)]
+struct Tokens<'a> {
+    tokenizer: &'a Tokenizer,
+    ids: &'a [u32],
+}
+
+impl<'a> Tokens<'a> {
+    fn iter(self) -> impl Iterator<Item = Token> + use<'a> {
+        self.ids.iter().map(move |&id| token(self.tokenizer, id))
+    }
+
+    fn each<S: serde::Serializer>(tokens: &Tokens<'_>, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_seq(tokens.iter())
+    }
 }
 
 /// Runs `tokenize`.
@@ -98,20 +116,21 @@ pub(crate) fn tokenize(args: &TokenizeArgs, out: Out) -> anyhow::Result<Exit> {
         }
     };
     let ids = tokenizer.encode(&text, if args.special { Specials::Parse } else { Specials::Text })?;
-    let report = Tokens { tokens: tokens(&tokenizer, &ids), text, ids };
+    let tokens = Tokens { tokenizer: &tokenizer, ids: &ids };
     if out.json {
-        out.object(&report)?;
+        out.object(&Report { text: &text, ids: &ids, tokens })?;
         return Ok(Exit::Done);
     }
-    let rows: Vec<Vec<String>> = report
-        .tokens
-        .iter()
-        .map(|t| vec![t.id.to_string(), format!("{:?}", t.piece), t.kind.clone()])
-        .collect();
-    let ids: Vec<String> = report.ids.iter().map(u32::to_string).collect();
+    let row = |t: Token| vec![t.id.to_string(), format!("{:?}", t.piece), t.kind];
+    let mut report = long_table(&["id", "piece", "kind"], &[0], || tokens.iter().map(row));
     let n = ids.len();
-    let total = format!("{n} token{}: {}\n", if n == 1 { "" } else { "s" }, ids.join(","));
-    out.text(&(table(&["id", "piece", "kind"], &[0], &rows) + &total))?;
+    report.push_str(&format!("{n} token{}: ", if n == 1 { "" } else { "s" }));
+    for (i, id) in ids.iter().enumerate() {
+        report.push_str(if i == 0 { "" } else { "," });
+        report.push_str(&id.to_string());
+    }
+    report.push('\n');
+    out.text(&report)?;
     Ok(Exit::Done)
 }
 
@@ -125,23 +144,21 @@ pub(crate) fn detokenize(args: &DetokenizeArgs, out: Out) -> anyhow::Result<Exit
     }
     let text = tokenizer.decode(&ids, args.special);
     if out.json {
-        out.object(&Tokens { tokens: tokens(&tokenizer, &ids), text, ids })?;
+        let tokens = Tokens { tokenizer: &tokenizer, ids: &ids };
+        out.object(&Report { text: &text, ids: &ids, tokens })?;
     } else {
         out.text(&(text + "\n"))?;
     }
     Ok(Exit::Done)
 }
 
-fn tokens(tokenizer: &Tokenizer, ids: &[u32]) -> Vec<Token> {
-    let token = |&id: &u32| {
-        let piece = tokenizer.piece(id);
-        Token {
-            id,
-            piece: piece.map_or_else(String::new, |p| p.text.to_string()),
-            kind: piece.map_or_else(|| "unknown id".into(), |p| kind(p.kind)),
-        }
-    };
-    ids.iter().map(token).collect()
+fn token(tokenizer: &Tokenizer, id: u32) -> Token {
+    let piece = tokenizer.piece(id);
+    Token {
+        id,
+        piece: piece.map_or_else(String::new, |p| p.text.to_string()),
+        kind: piece.map_or_else(|| "unknown id".into(), |p| kind(p.kind)),
+    }
 }
 
 /// `UserDefined` as `user defined`.
@@ -198,6 +215,7 @@ struct Difference {
 }
 
 fn compare(tokenizer: &Tokenizer, path: &Path) -> anyhow::Result<Comparison> {
+    files::refuse_special(path, "a JSON file of texts and ids")?;
     let bytes = files::read(path, files::MAX_BYTES)?;
     let expected: Expected = serde_json::from_slice(&bytes).with_context(|| path.display().to_string())?;
     let mut c = Comparison { ok: true, cases: expected.cases.len(), checks: 0, differences: Vec::new() };

@@ -9,6 +9,7 @@ use anyhow::bail;
 use redraft::Model;
 use redraft::compute::{Precision, TapKey};
 use redraft::engine::{CanvasPass, Draws as _, Philox, Previous, canvas_pass, generate};
+use redraft::gguf::Shown;
 use redraft::sampler::SAMPLERS;
 use redraft::trace::{GenerationRecorder, PassRecorder, TapFilter, TraceFile, like};
 use serde::Serialize;
@@ -139,6 +140,7 @@ impl Args {
 /// Runs the command.
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     files::refuse_overwriting(&args.output, &[args.model.model.as_deref(), args.like.as_deref()])?;
+    files::refuse_no_place(&args.output)?;
     args.refuse_what_means_nothing()?;
     if let Some(path) = &args.like {
         files::refuse_special(path, "a safetensors file")?;
@@ -149,7 +151,7 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     let mut model = model::open(&args.model, args.precision, &stop, out)?.model;
     let (kind, mut file) = match &golden {
         Some(golden) => {
-            warn_of_another_model(args, golden, out);
+            warn_of_another_model(args, golden, &model, out);
             let mut file = like(&mut model, golden, Some(stop))?;
             file.metadata.extend(trace_metadata::common(&model));
             ("like", file)
@@ -179,14 +181,21 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
 }
 
 /// A golden says which file it was made from; another one gives other numbers.
-fn warn_of_another_model(args: &Args, golden: &TraceFile, out: Out) {
+fn warn_of_another_model(args: &Args, golden: &TraceFile, model: &Model, out: Out) {
     let Some(made_from) = golden.metadata.get("model") else { return };
+    if let Some(digest) = golden.metadata.get("model_sha256_header") {
+        // Our own recordings say it exactly, and give the model's own name.
+        if *digest != model.sha256_header() {
+            out.warn(&format!("{} was made from {}, this is another model", golden.name, Shown(made_from)));
+        }
+        return;
+    }
     let used = args.model.model.as_deref().map_or_else(
         || "the demo model inside this program".into(),
         |p| p.file_name().unwrap_or(p.as_os_str()).to_string_lossy().into_owned(),
     );
     if used != *made_from {
-        out.warn(&format!("{} was made from {made_from}, this is {used}", golden.name));
+        out.warn(&format!("{} was made from {}, this is {used}", golden.name, Shown(made_from)));
     }
 }
 

@@ -6,14 +6,15 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context as _, bail};
 use redraft::compute::Precision;
 use redraft::engine::{Generation, Philox, generate};
+use redraft::gguf::Shown;
 use redraft::receipt::{Check, Difference, MAX_BYTES, ModelDigests, Receipt, model_difference};
+use redraft::tokenizer::Tokenizer;
 use redraft::{Error, Model};
 use serde::Serialize;
 
 use crate::args::model::ModelArgs;
 use crate::exit::Exit;
 use crate::out::Out;
-use crate::ui::text::shortened;
 use crate::version::VERSION;
 use crate::{files, interrupt, model};
 
@@ -69,8 +70,8 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
             "{}: the receipt is not of the demo model inside this program but of {} ({}, {} bytes): give that \
              file with -m",
             path.display(),
-            receipt.model.name,
-            receipt.model.architecture,
+            Shown(&receipt.model.name),
+            Shown(&receipt.model.architecture),
             receipt.model.file_bytes
         );
     }
@@ -104,27 +105,25 @@ impl Report {
         let (by, here) = (&self.made_by, &self.here);
         let mut text = format!(
             "{}, seed {}: {} tokens, canvases: {}, steps: {}\nmade by   redraft {} on {}\nrepeated  redraft {} on {}\n",
-            self.model.name,
+            Shown(&self.model.name),
             self.seed,
             self.tokens,
             self.canvases,
             self.steps,
-            by.version,
-            by.backend,
+            Shown(&by.version),
+            Shown(&by.backend),
             here.version,
             here.backend
         );
         text.push_str(&match &self.first_difference {
             None => "equal: the model file, every step and the answer\n".to_string(),
-            Some(d) => {
-                format!(
-                    "DIFFERENT, first: {}\n  receipt  {}\n  here     {}\n  {}\n",
-                    d.what,
-                    shortened(&d.receipt, 200),
-                    shortened(&d.here, 200),
-                    d.meaning
-                )
-            }
+            Some(d) => format!(
+                "DIFFERENT, first: {}\n  receipt  {}\n  here     {}\n  {}\n",
+                d.what,
+                Shown(&d.receipt),
+                Shown(&d.here),
+                d.meaning
+            ),
         });
         text
     }
@@ -143,14 +142,18 @@ fn repeat(
     let mut session = model.session()?;
     let done = generate(model, &mut session, &request, &draws, &mut |event| check.event(event));
     model.close(session);
-    judge(check, done)
+    judge(check, done, model.tokenizer())
 }
 
 /// The first difference; an interruption is one only where the check broke off.
-fn judge(check: Check<'_>, done: Result<Generation, Error>) -> Result<Option<Difference>, Error> {
+fn judge(
+    check: Check<'_>,
+    done: Result<Generation, Error>,
+    tokenizer: &Tokenizer,
+) -> Result<Option<Difference>, Error> {
     match done {
-        Ok(answer) => Ok(check.finish(Some(&answer))),
-        Err(Error::Interrupted) => check.finish(None).map(Some).ok_or(Error::Interrupted),
+        Ok(answer) => Ok(check.finish(Some(&answer), tokenizer)),
+        Err(Error::Interrupted) => check.finish(None, tokenizer).map(Some).ok_or(Error::Interrupted),
         Err(e) => Err(e),
     }
 }

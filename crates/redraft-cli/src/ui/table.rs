@@ -5,12 +5,24 @@ use super::text::{printable, width};
 /// Rows of cells with a heading, columns as wide as their widest cell. Columns named in `right` are aligned
 /// to the right. The last column is not padded.
 pub(crate) fn table(heading: &[&str], right: &[usize], rows: &[Vec<String>]) -> String {
-    let rows: Vec<Vec<String>> =
-        rows.iter().map(|r| r.iter().map(|c| printable(c).replace('\n', "␊")).collect()).collect();
+    long_table(heading, right, || rows.iter().cloned())
+}
+
+/// [`table`] for rows that are made anew each time, so that never more than one of them is in memory: a million
+/// short rows would take half a gigabyte.
+pub(crate) fn long_table<R: Iterator<Item = Vec<String>>>(
+    heading: &[&str],
+    right: &[usize],
+    rows: impl Fn() -> R,
+) -> String {
+    let shown =
+        |row: Vec<String>| -> Vec<String> { row.iter().map(|c| printable(c).replace('\n', "␊")).collect() };
     let head: Vec<String> = heading.iter().map(|h| (*h).to_string()).collect();
-    let all = || std::iter::once(&head).chain(&rows);
-    let widths: Vec<usize> =
-        (0..head.len()).map(|i| all().map(|r| r.get(i).map_or(0, |c| width(c))).max().unwrap_or(0)).collect();
+    let all = || std::iter::once(head.clone()).chain(rows().map(shown));
+    let mut widths = vec![0; head.len()];
+    for row in all() {
+        widths.iter_mut().zip(&row).for_each(|(w, cell)| *w = width(cell).max(*w));
+    }
     let mut out = String::new();
     for row in all() {
         let mut line = String::from("  ");

@@ -101,3 +101,26 @@ fn a_file_that_does_not_fit_into_memory_ends_with_3() {
     let done = redraft(&["inspect", &name]);
     assert_eq!(done.code, Some(0), "{}", done.err);
 }
+
+#[test]
+fn outputs_that_cannot_be_written_are_refused_before_the_work() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    for flag in ["--trace", "--receipt"] {
+        for (path, part) in
+            [(dir.path().display().to_string(), "is a folder"), (at("no/x"), "there is no folder")]
+        {
+            let done = redraft(&["run", "-m", &mini(), flag, &path, "x"]);
+            assert_eq!((done.code, done.out.as_str()), (Some(2), ""), "{}", done.err);
+            assert!(done.err.contains(part) && done.err.contains(&path), "{}", done.err);
+        }
+    }
+    let done = redraft(&["run", "-m", &mini(), "--trace", &at("one"), "--receipt", &at("./one"), "x"]);
+    assert!(done.code == Some(2) && done.err.contains("another output"), "{}", done.err);
+    let done = redraft(&["replay", "/dev/zero"]);
+    #[cfg(unix)]
+    assert!(done.code == Some(2) && done.err.contains("no regular file"), "{}", done.err);
+    let done = redraft(&["tokenize", "--compare", "/dev/zero"]);
+    #[cfg(unix)]
+    assert!(done.code == Some(2) && done.err.contains("no regular file"), "{}", done.err);
+}

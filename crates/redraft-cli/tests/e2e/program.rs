@@ -148,7 +148,7 @@ fn outputs_do_not_overwrite_inputs() {
     ] {
         let done = redraft(args);
         assert_eq!(done.code, Some(2), "{args:?}: {}", done.err);
-        assert!(done.err.contains("is also an input of this command"), "{}", done.err);
+        assert!(done.err.contains("is also an input or another output of this command"), "{}", done.err);
     }
     assert!(before == (std::fs::read(&model).unwrap(), std::fs::read(&golden).unwrap()));
 }

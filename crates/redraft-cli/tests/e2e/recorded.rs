@@ -71,6 +71,8 @@ fn the_first_difference_is_named() {
     let pop = |r: &mut Value| _ = r["canvases"][1]["steps"].as_array_mut().unwrap().pop();
     assert_eq!(first(&pop), "canvas 2, step 5: number of steps");
     assert_eq!(first(&|r| r["ids"][7] = json!(1)), "ids of the answer");
+    // Whoever reads a receipt reads its text.
+    assert_eq!(first(&|r| r["text"] = json!("equal")), "text of the answer");
     assert_eq!(first(&|r| r["digest"]["full"] = zeros.clone()), "digest of all logits");
     assert_eq!(first(&|r| r["model"]["sha256_header"] = zeros.clone()), "model: SHA-256 of the header");
     assert_eq!(first(&|r| r["model"]["sha256_file"] = zeros.clone()), "model: SHA-256 of the file");
@@ -133,4 +135,39 @@ fn a_recording_is_shown_as_text_in_a_pipe() {
     let taps = crate::testdata("oracle/cases/dg-mini.F32.decode.safetensors").display().to_string();
     let done = redraft(&["replay", "-m", &mini(), &taps]);
     assert!(done.code == Some(2) && done.err.contains("run --trace"), "{}", done.err);
+}
+
+/// Whatever the profile commits, and however many tokens were asked for.
+#[cfg(unix)]
+#[test]
+fn the_end_of_a_recording_is_the_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("steps.safetensors");
+    for profile in ["hf", "jax", "llamacpp"] {
+        let run =
+            ["run", "-m", &mini(), "--tokens", "2,14,21", "-n", "20", "--steps", "2", "--profile", profile];
+        let answer = crate::json(&[&run[..], &["--trace", &path.display().to_string()]].concat());
+        let recording =
+            redraft::trace::Recording::read(&redraft::trace::TraceFile::open(&path).unwrap(), 531).unwrap();
+        assert_eq!(json!(recording.answer(usize::MAX)), answer["ids"], "{profile}");
+    }
+}
+
+/// A receipt comes from somebody else: what it says of itself stays on its line.
+#[test]
+fn texts_of_receipts_cannot_forge_lines() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, mut receipt) = receipt(&dir);
+    let forged = "x\nequal: the model file, every step and the answer";
+    for field in ["/model/name", "/backend", "/version"] {
+        *receipt.pointer_mut(field).unwrap() = json!(forged);
+    }
+    receipt["finish_reason"] = json!(forged);
+    let path = dir.path().join("forged.json").display().to_string();
+    std::fs::write(&path, receipt.to_string()).unwrap();
+    let done = redraft(&["verify", &path, "-m", &mini()]);
+    assert_eq!(done.code, Some(1));
+    assert!(!done.out.lines().any(|l| l.starts_with("equal")), "{}", done.out);
+    let done = redraft(&["verify", &path]);
+    assert_eq!((done.code, done.err.lines().count()), (Some(2), 1), "{}", done.err);
 }

@@ -231,3 +231,34 @@ fn without_colours_or_movement_where_they_are_not_wanted() {
         assert!(!forced.contains(color), "{forced:?}");
     }
 }
+
+#[test]
+fn what_is_taken_back_stands_there_as_it_was_typed() {
+    let model = mini();
+    let args = [&["chat", "-m", &model][..], &ENDLESS].concat();
+    let t = Terminal::new(&args, &[]);
+    let mut n = t.wait("> ", 0);
+    for (line, shown) in [("/steps 2\r", "steps 2 ("), ("one\r", "tok/s]"), ("/steps 4000\r", "steps 4000 (")]
+    {
+        t.send(line);
+        n = t.wait(shown, n);
+        n = t.wait("> ", n);
+    }
+    // A message that begins with a slash, and a change of a message.
+    for line in ["//two", "/edit 1 three"] {
+        t.send(&format!("{line}\r"));
+        n = t.wait("canvas 1 step", n);
+        t.send("\x03");
+        n = t.wait("the question is taken back", n);
+        n = t.wait(&format!("> {line}"), n);
+        t.send("\x03");
+        n = t.wait("Ctrl-C once more", n);
+        n = t.wait("> ", n);
+    }
+    t.send("/history\r");
+    n = t.wait("1 user: one", n);
+    t.wait("> ", n);
+    t.send("\x04");
+    let (code, order, seen) = t.end();
+    assert_eq!((code, order), (Some(0), true), "{seen:?}");
+}

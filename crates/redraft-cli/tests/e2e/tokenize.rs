@@ -55,3 +55,25 @@ fn listed_ids_are_compared() {
     write(serde_json::json!({"cases": [{"text": "Hello"}]}));
     assert_eq!(redraft(&["tokenize", "-m", &model, "--compare", &path]).code, Some(2));
 }
+
+/// What is promised of inputs of a megabyte holds for the program, not only for the library.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_megabyte_of_tokens_takes_less_than_100_megabytes() {
+    let text = "a".repeat(1_000_000);
+    for args in [&["tokenize"][..], &["tokenize", "--json"]] {
+        // The limit of the shell is on addresses, which are more than what is used.
+        let program = env!("CARGO_BIN_EXE_redraft");
+        let limited = format!("ulimit -v 150000; exec \"{program}\" {}", args.join(" "));
+        let dir = tempfile::tempdir().unwrap();
+        let input = dir.path().join("a.txt");
+        std::fs::write(&input, &text).unwrap();
+        let output = std::process::Command::new("sh")
+            .args(["-c", &limited])
+            .stdin(std::fs::File::open(&input).unwrap())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(output.stdout.len() > 20_000_000);
+    }
+}

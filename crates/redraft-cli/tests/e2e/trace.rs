@@ -115,7 +115,8 @@ fn a_recorded_answer_can_be_repeated_from_its_record() {
     assert_eq!(v["ok"], true, "{v}");
     for profile in ["jax", "llamacpp"] {
         ok(&[&["run", "--trace", &run, "--profile", profile][..], &args].concat());
-        ok(&["trace", "-m", &mini(), "--like", &run, "-o", &again]);
+        let done = redraft(&["trace", "-m", &mini(), "--like", &run, "-o", &again]);
+        assert_eq!((done.code, done.err.as_str()), (Some(0), ""), "no warning of another model");
         assert_eq!(json(&["compare", "--maxabs", "0", &again, &run])["ok"], true, "{profile}");
         let meta = TraceFile::open(&dir.path("run.safetensors")).unwrap().metadata;
         let keys = if profile == "jax" { "the last W prompt" } else { "the last W-1 prompt" };

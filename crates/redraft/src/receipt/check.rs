@@ -2,8 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use super::{ModelDigests, Receipt, StepRecorder};
+use super::{ModelDigests, Receipt, StepRecorder, text_of};
 use crate::engine::{Event, Generation};
+use crate::tokenizer::Tokenizer;
 
 /// Where a repetition departs from its receipt.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -124,8 +125,8 @@ impl<'a> Check<'a> {
             .then(|| Difference::new(place + ": reason to stop", word(&want.stop), word(&here.stop), meaning))
     }
 
-    /// The first difference, `answer` included where generation came to its end.
-    pub fn finish(self, answer: Option<&Generation>) -> Option<Difference> {
+    /// The first difference, `answer` included where generation came to its end; `tokenizer` is that of the model.
+    pub fn finish(self, answer: Option<&Generation>, tokenizer: &Tokenizer) -> Option<Difference> {
         if self.difference.is_some() {
             return self.difference;
         }
@@ -137,6 +138,8 @@ impl<'a> Check<'a> {
             ("number of canvases", n.0.to_string(), n.1.to_string()),
             ("finish reason", want.finish_reason.clone(), here.finish.name().to_string()),
             ("ids of the answer", format!("{:?}", want.ids), format!("{:?}", here.ids)),
+            // People read the text and not the ids: it must not say anything else.
+            ("text of the answer", want.text.clone(), text_of(&here.ids, tokenizer)),
             ("digest of the ids", want.digest.ids.clone(), here.digests.ids.clone()),
             ("digest of the logits", want.digest.logits.clone(), here.digests.logits.clone()),
             ("digest of all logits", full(&want.digest.full), full(&here.digests.full)),

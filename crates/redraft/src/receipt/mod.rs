@@ -17,10 +17,12 @@ mod steps;
 
 use std::collections::BTreeMap;
 
+use redraft_gguf::Shown;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{Digests, Generation, Request};
 use crate::sampler::{profile, sampler};
+use crate::tokenizer::Tokenizer;
 use crate::{Error, Model};
 
 pub use self::check::{Check, Difference, model_difference};
@@ -102,7 +104,7 @@ pub struct Receipt {
     pub prompt_ids: Vec<u32>,
     /// The answer's ids.
     pub ids: Vec<u32>,
-    /// The answer as text, for people; the ids are what counts.
+    /// The answer as text, for people: what the model's vocabulary makes of the ids.
     pub text: String,
     /// `stop` or `length`.
     pub finish_reason: String,
@@ -110,6 +112,11 @@ pub struct Receipt {
     pub digest: Digests,
     /// Every canvas, step by step.
     pub canvases: Vec<CanvasDigests>,
+}
+
+/// The answer in the text of receipts.
+fn text_of(ids: &[u32], tokenizer: &Tokenizer) -> String {
+    tokenizer.decode(ids, false)
 }
 
 impl Receipt {
@@ -140,7 +147,7 @@ impl Receipt {
             end_ids: request.end_ids.clone(),
             prompt_ids: request.prompt.clone(),
             ids: answer.ids.clone(),
-            text: model.tokenizer().decode(&answer.ids, false),
+            text: text_of(&answer.ids, model.tokenizer()),
             finish_reason: answer.finish.name().to_string(),
             digest: answer.digests.clone(),
             canvases: steps.finish(),
@@ -193,7 +200,8 @@ impl Receipt {
             if found != known {
                 return Err(Error::Receipt {
                     problem: format!(
-                        "{what}: expected {known}, which is what this version has, found {found}"
+                        "{what}: expected {known}, which is what this version has, found {}",
+                        Shown(found)
                     ),
                 });
             }

@@ -11,10 +11,12 @@ use crate::sampler::{Commit, Decision, Profile, Stop};
 pub struct Recording {
     /// Its steps in order, over all canvases. There is at least one.
     pub steps: Vec<RecordedStep>,
-    /// Ids that end the answer; empty where they were not recorded.
+    /// Ids that end the answer, in ascending order; empty where they were not recorded.
     pub end_ids: Vec<u32>,
-    /// The reference implementation that was followed.
-    profile: &'static Profile,
+    /// Tokens of the answer at most; none where that was not recorded.
+    max_tokens: Option<usize>,
+    /// What reached the user: without the end token, and nothing of a canvas that was not done.
+    answer: Vec<u32>,
 }
 
 /// A denoising step as it was recorded. What a recording lacks is empty.
@@ -26,6 +28,8 @@ pub struct RecordedStep {
     pub step: usize,
     /// Steps of the canvas at most.
     pub steps_max: usize,
+    /// Tokens of the answer before this canvas.
+    answered: usize,
     temperature: f64,
     canvas_in: Vec<u32>,
     result: CanvasResult,
@@ -48,6 +52,11 @@ impl RecordedStep {
             decision: &self.decision,
             logits: None,
         }
+    }
+
+    /// Whether the canvas was done after this step.
+    fn is_last(&self) -> bool {
+        self.decision.stop.is_some() || self.step + 1 >= self.steps_max
     }
 }
 
@@ -116,6 +125,7 @@ impl Recording {
                 canvas: usize::try_from(canvas).unwrap_or(usize::MAX),
                 step: before.map_or(0, |s| s.step + 1),
                 steps_max: before.map_or(step_left[i].max(1.0) as usize, |s| s.steps_max),
+                answered: 0,
                 temperature: temperature[i],
                 canvas_in: canvas_in[row.clone()].to_vec(),
                 result: CanvasResult {
@@ -132,28 +142,47 @@ impl Recording {
             });
         }
         let config: Option<Config> = file.metadata.get("config").and_then(|c| serde_json::from_str(c).ok());
-        let end_ids = config.map_or_else(Vec::new, |c| c.eos.ids());
-        Ok(Recording { steps, end_ids, profile: profile_of(file)? })
+        let mut end_ids = config.map_or_else(Vec::new, |c| c.eos.ids());
+        end_ids.sort_unstable();
+        end_ids.dedup();
+        let max_tokens = file.metadata.get("max_tokens").and_then(|n| n.parse().ok());
+        let mut recording = Recording { steps, end_ids, max_tokens, answer: Vec::new() };
+        recording.commit(profile_of(file)?);
+        Ok(recording)
     }
 
-    /// Ids of the answer before step `at`: what was committed in the canvases before that step's, up to the end of
-    /// the answer.
-    pub fn answer(&self, at: usize) -> Vec<u32> {
-        let here = self.steps.get(at).map_or(usize::MAX, |s| s.canvas);
-        let mut answer = Vec::new();
-        for canvas in self.steps.chunk_by(|a, b| a.canvas == b.canvas) {
-            let Some(last) = canvas.last().filter(|s| s.canvas < here) else { break };
-            let ids = match self.profile.commit {
-                Commit::Argmax => &last.result.argmax,
-                Commit::Canvas => &last.decision.canvas,
-            };
-            let end = self.profile.end_of(ids, &self.end_ids).map(|(at, _)| at);
-            answer.extend_from_slice(&ids[..end.unwrap_or(ids.len())]);
-            if end.is_some() {
-                break;
+    /// Puts the answer together, as the engine did.
+    fn commit(&mut self, profile: &Profile) {
+        let mut ended = false;
+        let mut answered = 0;
+        for i in 0..self.steps.len() {
+            self.steps[i].answered = answered;
+            let step = &self.steps[i];
+            let last = self.steps.get(i + 1).map_or(step.is_last(), |next| next.canvas != step.canvas);
+            if !last || ended {
+                continue;
             }
+            let ids = match profile.commit {
+                Commit::Argmax => &step.result.argmax,
+                Commit::Canvas => &step.decision.canvas,
+            };
+            let end = profile.end_of(ids, &self.end_ids).map(|(at, _)| at);
+            ended = end.is_some();
+            let room = self.max_tokens.unwrap_or(usize::MAX) - answered;
+            self.answer.extend(&ids[..end.unwrap_or(ids.len()).min(room)]);
+            answered = self.answer.len();
         }
-        answer
+    }
+
+    /// The answer so far: what reached the user before the canvas of step `at`, or all of it where there is no such
+    /// step.
+    pub fn answer(&self, at: usize) -> &[u32] {
+        self.steps.get(at).map_or(&self.answer, |s| &self.answer[..s.answered])
+    }
+
+    /// How many tokens of the canvas of `step` can reach the user.
+    pub fn room(&self, step: &RecordedStep) -> usize {
+        self.max_tokens.map_or(usize::MAX, |n| n.saturating_sub(step.answered))
     }
 }
 
@@ -193,20 +222,26 @@ mod tests {
         );
         assert_eq!(event.result.entropy, [0.25, 0.0]);
         assert_eq!(r.end_ids, [1, 14]);
-        assert_eq!((r.answer(1), r.answer(2), r.answer(9)), (vec![], vec![13], vec![13]), "14 ends it");
+        assert_eq!((r.answer(1), r.answer(2)), (&[][..], &[13][..]), "14 ends it");
     }
 
     #[test]
-    fn the_answer_is_what_the_profile_commits() {
-        let answer = |profile: &str| {
+    fn the_answer_is_what_the_user_got() {
+        let answer = |facts: &[(&str, &str)], change: &dyn Fn(&mut TraceFile)| {
             let mut f = file();
-            f.metadata.insert("profile".into(), profile.into());
-            f.metadata.remove("config");
-            Recording::read(&f, 20).map(|r| r.answer(9))
+            f.metadata.clear();
+            f.metadata.extend(facts.iter().map(|(k, v)| (k.to_string(), v.to_string())));
+            change(&mut f);
+            Recording::read(&f, 20).map(|r| (r.answer(9).to_vec(), r.room(&r.steps[2])))
         };
-        assert_eq!(answer("hf").unwrap(), [13, 14, 15, 16]);
-        assert_eq!(answer("jax").unwrap(), [7, 8, 9, 10]);
-        assert!(answer("torch").unwrap_err().to_string().contains("torch"));
+        let same = |_: &mut TraceFile| {};
+        assert_eq!(answer(&[], &same).unwrap(), (vec![13, 14], usize::MAX), "the second canvas was not done");
+        let done = |f: &mut TraceFile| f.insert("stop", vec![3], Elements::I32(vec![0, 1, 1]));
+        assert_eq!(answer(&[], &done).unwrap().0, [13, 14, 15, 16]);
+        assert_eq!(answer(&[("max_tokens", "3")], &done).unwrap(), (vec![13, 14, 15], 1));
+        assert_eq!(answer(&[("max_tokens", "1")], &done).unwrap(), (vec![13], 0));
+        assert_eq!(answer(&[("profile", "jax")], &done).unwrap().0, [7, 8, 9, 10], "the canvas is committed");
+        assert!(answer(&[("profile", "odd")], &same).unwrap_err().to_string().contains("hf, jax, llamacpp"));
     }
 
     #[test]

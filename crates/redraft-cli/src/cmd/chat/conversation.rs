@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail, ensure};
 use redraft::chat::{Content, Message};
+use redraft::gguf::Shown;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -79,6 +80,13 @@ impl Conversation {
         self.left_out = 0;
     }
 
+    /// Takes the last turn out. What was left out of the context stays out.
+    pub(super) fn pop(&mut self) -> Option<Turn> {
+        let turn = self.turns.pop();
+        self.left_out = self.left_out.min(self.turns.len());
+        turn
+    }
+
     /// Role and text of message `n`, counted from 1, the system message aside; and the turn that it is in.
     pub(super) fn message(&self, n: usize) -> Option<(&'static str, &str, usize)> {
         let i = n.checked_sub(1)?;
@@ -122,13 +130,23 @@ struct ToSave<'a> {
     messages: Vec<Message>,
 }
 
-/// A file that was read. Only the messages must be there: other programs' files of messages will do.
+/// A file that was read. Only the messages must be there: other programs' files of messages will do, whatever else
+/// they hold.
 #[derive(Debug, Deserialize)]
 struct Saved {
+    #[serde(default)]
+    format: Value,
+    messages: Vec<Message>,
+    #[serde(flatten)]
+    others: Map<String, Value>,
+}
+
+/// What else is in a file that this program wrote.
+#[derive(Debug, Default, Deserialize)]
+struct Own {
     version: Option<u32>,
     model: Option<SavedModel>,
     seed: Option<u64>,
-    messages: Vec<Message>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -184,16 +202,20 @@ pub(super) fn load(path: &Path) -> anyhow::Result<Loaded> {
     files::refuse_special(path, "a saved conversation")?;
     let name = path.display();
     let bytes = files::read(path, files::MAX_BYTES)?;
-    let saved: Saved =
-        serde_json::from_slice(&bytes).with_context(|| format!("{name} is no saved conversation"))?;
+    let no_conversation = || format!("{name} is no saved conversation");
+    let saved: Saved = serde_json::from_slice(&bytes).with_context(no_conversation)?;
+    let own: Own = match saved.format == FORMAT {
+        true => serde_json::from_value(Value::Object(saved.others)).with_context(no_conversation)?,
+        false => Own::default(),
+    };
     ensure!(
-        saved.version.is_none_or(|v| v == 1),
+        own.version.is_none_or(|v| v == 1),
         "{name} has format version {}, this program reads version 1",
-        saved.version.unwrap_or_default()
+        own.version.unwrap_or_default()
     );
     let conversation = from_messages(saved.messages).with_context(|| name.to_string())?;
-    let model = saved.model.map(|m| (m.name, m.sha256_header));
-    Ok(Loaded { conversation, seed: saved.seed, model })
+    let model = own.model.map(|m| (m.name, m.sha256_header));
+    Ok(Loaded { conversation, seed: own.seed, model })
 }
 
 fn from_messages(messages: Vec<Message>) -> anyhow::Result<Conversation> {
@@ -204,7 +226,7 @@ fn from_messages(messages: Vec<Message>) -> anyhow::Result<Conversation> {
         let text = match message.content {
             Content::Text(text) => text,
             Content::None if message.tool_calls.is_some() => String::new(),
-            _ => bail!("message {n} ({}): expected text as its content", message.role),
+            _ => bail!("message {n} ({}): expected text as its content", Shown(&message.role)),
         };
         match (message.role.as_str(), question.take()) {
             ("system", None) if i == 0 => conversation.system = Some(text),
@@ -220,12 +242,13 @@ fn from_messages(messages: Vec<Message>) -> anyhow::Result<Conversation> {
                 conversation.turns.push(Turn { question, answer });
             }
             (role, before) => bail!(
-                "message {n}: expected {}, found {role}",
+                "message {n}: expected {}, found {}",
                 match before {
                     Some(_) => "assistant",
                     None if i == 0 => "system or user",
                     None => "user",
-                }
+                },
+                Shown(role)
             ),
         }
     }
@@ -289,6 +312,30 @@ mod tests {
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "nothing else is left");
     }
 
+    /// What chat APIs are asked has other things under the same names.
+    #[test]
+    fn files_of_other_programs_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("c.json");
+        let messages = r#"[{"role":"user","content":"x"},{"role":"assistant","content":"y"}]"#;
+        for others in
+            [r#""model":"m","seed":"none""#, r#""version":"1.0","model":{}"#, r#""format":7,"seed":-1"#]
+        {
+            std::fs::write(&path, format!("{{{others},\"messages\":{messages}}}")).unwrap();
+            let loaded = load(&path).unwrap();
+            assert_eq!((loaded.conversation.turns.len(), loaded.seed, loaded.model), (1, None, None));
+        }
+    }
+
+    #[test]
+    fn no_more_turns_are_left_out_than_there_are() {
+        let mut c = Conversation { left_out: 2, ..conversation() };
+        assert_eq!(c.pop().map(|t| t.question), Some("two?".into()));
+        assert_eq!((c.turns.len(), c.left_out), (1, 1));
+        c.truncate(0);
+        assert_eq!((c.pop(), c.left_out), (None, 0));
+    }
+
     #[test]
     fn other_files_are_refused_with_a_reason() {
         let dir = tempfile::tempdir().unwrap();
@@ -298,7 +345,8 @@ mod tests {
             ("", "is no saved conversation"),
             ("[1]", "is no saved conversation"),
             ("{}", "messages"),
-            (r#"{"version":2,"messages":[]}"#, "format version 2"),
+            (r#"{"format":"redraft-chat","version":2,"messages":[]}"#, "format version 2"),
+            (r#"{"format":"redraft-chat","seed":-1,"messages":[]}"#, "is no saved conversation"),
             (&format!(r#"{{"messages":[{user}]}}"#), "the last message is a question"),
             (&format!(r#"{{"messages":[{user},{user}]}}"#), "message 2: expected assistant, found user"),
             (r#"{"messages":[{"role":"tool","content":"x"}]}"#, "expected system or user, found tool"),

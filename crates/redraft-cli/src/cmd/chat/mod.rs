@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::bail;
 use redraft::compute::Precision;
 use redraft::engine::{DEFAULT_MAX_TOKENS, Session, turns_to_drop};
+use redraft::gguf::Shown;
 use redraft::{Error, Model};
 use serde::Serialize;
 
@@ -220,7 +221,8 @@ impl Chat {
 
     /// The last question again, with the seed after that of its answer.
     fn regenerate(&mut self, seed: Option<Seed>) -> anyhow::Result<()> {
-        let Some(turn) = self.conversation.turns.pop() else { bail!("/regenerate: nothing was asked yet") };
+        let before = self.conversation.clone();
+        let Some(turn) = self.conversation.pop() else { bail!("/regenerate: nothing was asked yet") };
         let next = turn.answer.seed.map_or(self.seed, |s| s.wrapping_add(1));
         let seed = seed.map_or(next, Seed::number);
         self.say(&format!("seed {seed}"));
@@ -228,7 +230,7 @@ impl Chat {
         let done = self.ask(&turn.question, seed);
         if self.conversation.turns.len() == n {
             // There is no new answer: the old one stays.
-            self.conversation.turns.push(turn);
+            self.conversation = before;
             self.initial.clear();
         }
         done
@@ -248,8 +250,15 @@ impl Chat {
             return Ok(());
         };
         if role == "user" {
+            let before = self.conversation.clone();
             self.conversation.truncate(turn);
-            return self.ask(&text, self.seed);
+            let done = self.ask(&text, self.seed);
+            if self.conversation.turns.len() == turn {
+                // There is no answer: what was said stays, and the change is still to be made.
+                self.conversation = before;
+                self.initial = format!("/edit {n} {text}");
+            }
+            return done;
         }
         self.conversation.truncate(turn + 1);
         if let Some(turn) = self.conversation.turns.last_mut() {
@@ -301,7 +310,11 @@ impl Chat {
         if let Some((name, digest)) = loaded.model
             && digest != self.model.sha256_header()
         {
-            self.out.warn(&format!("the answers in {} are those of another model: {name}", path.display()));
+            self.out.warn(&format!(
+                "the answers in {} are those of another model: {}",
+                path.display(),
+                Shown(&name)
+            ));
         }
         self.conversation = loaded.conversation;
         self.seed = loaded.seed.unwrap_or(self.seed);
@@ -333,7 +346,8 @@ impl Chat {
         };
         if finish_reason == "interrupted" {
             if answer.text.is_empty() && answer.tool_calls.is_empty() {
-                self.initial = question.to_string();
+                // As it is typed.
+                self.initial = format!("{}{question}", if question.starts_with('/') { "/" } else { "" });
                 self.say("stopped before any of the answer was final: the question is taken back");
                 return Ok(());
             }

@@ -17,7 +17,7 @@ use crate::exit::Exit;
 use crate::out::Out;
 use crate::ui::canvas::{Cell, State};
 use crate::ui::picture::Positions;
-use crate::{interrupt, model};
+use crate::{files, interrupt, model};
 
 /// Look at a recorded generation again, step by step.
 ///
@@ -83,6 +83,7 @@ struct Step {
 
 /// Runs the command.
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
+    files::refuse_special(&args.trace, "a recording (safetensors)")?;
     let file = TraceFile::open(&args.trace)?;
     let tokenizer = tokenizer(args, &file, out)?;
     let recording = Recording::read(&file, tokenizer.vocab_len())?;
@@ -113,7 +114,10 @@ fn tokenizer(args: &Args, file: &TraceFile, out: Out) -> anyhow::Result<Tokenize
     if let Some(recorded) = file.metadata.get("model_sha256_header")
         && *recorded != sha256_header(&gguf)
     {
-        let with = file.metadata.get("model").map_or("another model", String::as_str);
+        let with = file
+            .metadata
+            .get("model")
+            .map_or_else(|| "another model".into(), |m| redraft::gguf::Shown(m).to_string());
         let name = args.trace.display();
         match &args.model {
             None => bail!(
@@ -133,7 +137,8 @@ impl Shown {
 
     fn step(&self, step: &RecordedStep) -> Step {
         let event = step.event();
-        let cells = Positions::from(&event).cells(&self.tokenizer, &self.recording.end_ids, usize::MAX);
+        let room = self.recording.room(step);
+        let cells = Positions::from(&event).cells(&self.tokenizer, &self.recording.end_ids, room);
         let said = |c: &Cell| !matches!(c.state, State::Noise | State::Marker);
         let text = cells.into_iter().filter(said).map(|c| c.text).collect();
         Step {

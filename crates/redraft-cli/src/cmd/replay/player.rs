@@ -162,7 +162,7 @@ impl<'a> Player<'a> {
 
     /// The answer before step `at`.
     fn committed(&self, at: usize) -> Vec<Cell> {
-        let text = self.of.tokenizer.decode(&self.of.recording.answer(at), false);
+        let text = self.of.tokenizer.decode(self.of.recording.answer(at), false);
         vec![Cell { text, state: State::Committed }]
     }
 
@@ -174,6 +174,7 @@ impl<'a> Player<'a> {
             Moment::Noise(i) => {
                 let s = &recording.steps[i];
                 let ids = s.event().canvas_in;
+                let ids = &ids[..ids.len().min(recording.room(s))];
                 (i, noise(tokenizer, ids), format!("canvas {} · noise", s.canvas + 1))
             }
             Moment::Step(i) => {
@@ -189,7 +190,8 @@ impl<'a> Player<'a> {
                     d.accepted.len(),
                     d.mean_entropy
                 );
-                (i, Positions::from(&event).cells(tokenizer, &recording.end_ids, usize::MAX), what)
+                let room = recording.room(s);
+                (i, Positions::from(&event).cells(tokenizer, &recording.end_ids, room), what)
             }
             Moment::Done => (usize::MAX, Vec::new(), "done".to_string()),
         };
