@@ -164,19 +164,19 @@ fn every_template_ends_and_within_100_mb() {
 #[test]
 fn templates_at_the_limits_are_harmless() {
     for (start, unit, end, times) in [
-        ("{{ ", "-", "1 }}", 3_900),
-        ("{{ 1", "+1", " }}", 1_900),
-        ("{{ a", ".b", " }}", 1_900),
-        ("{{ 'a'", "\n~'a'", " }}", 1_900),
-        ("{{ 'a'", "+'a'", " }}", 1_900),
-        ("{{ a", " and a", " }}", 1_900),
-        ("{{ [", "[],", "] }}", 1_300),
+        ("{{ ", "-", "1 }}", 1_900),
+        ("{{ 1", "+1", " }}", 900),
+        ("{{ a", ".b", " }}", 900),
+        ("{{ 'a'", "\n~'a'", " }}", 900),
+        ("{{ 'a'", "+'a'", " }}", 900),
+        ("{{ a", " and a", " }}", 900),
+        ("{{ [", "[],", "] }}", 600),
         ("{% if 0 %}", "{% elif 0 %}", "{% endif %}", 4_900),
         ("", "{% set a = [a, a] %}", "{{ a }}", 4_900),
         ("", "{{ 'aaaaaaaaaa' }}", "", 4_900),
     ] {
         // Of the tags that hold all of it, as many as the words in all tags allow.
-        let tags = if start.starts_with("{{ ") { 12 } else { 1 };
+        let tags = if start.starts_with("{{ ") { 25 } else { 1 };
         let source = format!("{start}{}{end}\n", unit.repeat(times)).repeat(tags);
         let began = Instant::now();
         let _ = outcome(&source);

@@ -27,7 +27,7 @@ pub(crate) struct Prepared {
 /// variable. The engine folds constants from the top of an expression and then from each of its parts: that takes the
 /// square of the words in a tag.
 const MAX_TOKENS: usize = 50_000;
-const MAX_TAG_TOKENS: usize = 4_000;
+const MAX_TAG_TOKENS: usize = 2_000;
 const MAX_TAGS: usize = 5_000;
 const MAX_STRING: usize = 16 << 10;
 const MAX_LINE: usize = 64_000;
@@ -406,8 +406,8 @@ mod tests {
     fn sources_beyond_the_limits_are_refused() {
         for (source, expected) in [
             ("\n".to_owned() + &"{{ a }}".repeat(6000), "line 2: 5001 tags"),
-            (format!("{{{{ 1{} }}}}", "+1".repeat(20_000)), "line 1: 4001 words in a tag"),
-            (format!("{{{{ 1{} }}}}", "+1".repeat(1_900)).repeat(14), "line 1: 50001 words in tags"),
+            (format!("{{{{ 1{} }}}}", "+1".repeat(20_000)), "line 1: 2001 words in a tag"),
+            (format!("{{{{ 1{} }}}}", "+1".repeat(900)).repeat(28), "line 1: 50001 words in tags"),
             (format!("\n\n{{{{ '{}' }}}}", "a".repeat(20_000)), "line 3: 20002 bytes of a string"),
             ("\n".to_owned() + &"<".repeat(65_000), "line 2: 65000 bytes of a line"),
         ] {
