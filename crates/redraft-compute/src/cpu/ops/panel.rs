@@ -9,6 +9,7 @@ use redraft_gguf::{BlockCodec, Unpacked, codec};
 use crate::ComputeError;
 use crate::cpu::table::Table;
 use crate::cpu::vector::{LANES, Row16};
+use crate::numerics::{Form, Numerics};
 use crate::weight::Weight;
 
 /// Input features of a panel: one super-block. A panel of 16 KiB and the activations beside it fit the
@@ -39,6 +40,21 @@ impl<'a> Matrix<'a> {
         Ok(Matrix { weight, codec })
     }
 
+    /// What activations become before they meet these weights.
+    pub(crate) fn form(&self, numerics: Numerics) -> Form {
+        Form::of(self.codec, numerics)
+    }
+
+    /// Weights and bytes of a block.
+    pub(crate) fn block(&self) -> (usize, usize) {
+        (self.codec.block_len(), self.codec.block_bytes())
+    }
+
+    /// The integers of a block.
+    pub(crate) fn unpack(&self, bytes: &[u8], out: &mut Unpacked) {
+        self.codec.unpack(bytes, out);
+    }
+
     /// Output features of one matrix.
     pub(crate) fn rows(&self) -> usize {
         self.weight.rows
@@ -50,8 +66,8 @@ impl<'a> Matrix<'a> {
     }
 
     /// The bytes of `len` elements of a row from `k` on; both are multiples of the block length.
-    fn bytes(&self, expert: usize, row: usize, k: usize, len: usize) -> &'a [u8] {
-        let (block, bytes) = (self.codec.block_len(), self.codec.block_bytes());
+    pub(crate) fn bytes(&self, expert: usize, row: usize, k: usize, len: usize) -> &'a [u8] {
+        let (block, bytes) = self.block();
         &self.weight.row(expert, row)[k / block * bytes..(k + len) / block * bytes]
     }
 

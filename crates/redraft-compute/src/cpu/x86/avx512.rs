@@ -5,7 +5,7 @@
 
 use std::arch::x86_64::*;
 
-use super::avx2::{Avx2, transpose8};
+use super::avx2::{Avx2, dot_pairs8, dot_quads8, transpose8};
 use crate::cpu::vector::{Isa, LANES, Row16};
 use crate::math::{IntLanes, Lanes};
 
@@ -24,13 +24,29 @@ impl Avx512 {
     }
 }
 
+impl Avx512 {
+    /// Lanes 0..8 and 8..16.
+    #[inline(always)]
+    fn split(self, v: I32s) -> [__m256i; 2] {
+        // SAFETY: `self` is the proof of AVX-512F.
+        unsafe { [_mm512_castsi512_si256(v.0), _mm512_extracti64x4_epi64::<1>(v.0)] }
+    }
+
+    /// The reverse of [`split`](Self::split).
+    #[inline(always)]
+    fn join(self, low: __m256i, high: __m256i) -> I32s {
+        // SAFETY: `self` is the proof of AVX-512F.
+        unsafe { I32s(_mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high)) }
+    }
+}
+
 /// Sixteen numbers.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct F32s(__m512);
+pub(crate) struct F32s(pub(super) __m512);
 
 /// Sixteen integers.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct I32s(__m512i);
+pub(crate) struct I32s(pub(super) __m512i);
 
 /// Applies an intrinsic.
 macro_rules! whole {
@@ -45,6 +61,9 @@ impl Isa for Avx512 {
 
     // 24 accumulators, the weights, an activation and a product, of 32 registers.
     const GROUPS: &'static [usize] = &[24, 16, 12, 8, 4, 2, 1];
+    const INT_GROUPS: &'static [usize] = <Avx2 as Isa>::INT_GROUPS;
+    const OFFSET: i32 = <Avx2 as Isa>::OFFSET;
+    const QUAD_WORDS: usize = <Avx2 as Isa>::QUAD_WORDS;
 
     #[inline(always)]
     fn splat(self, x: f32) -> F32s {
@@ -65,6 +84,39 @@ impl Isa for Avx512 {
     fn load_i8(self, x: &[i8; LANES]) -> F32s {
         // SAFETY: `self` is the proof of AVX-512F; the load reads the 16 bytes.
         unsafe { F32s(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(x.as_ptr().cast())))) }
+    }
+
+    // Products of small integers are not part of AVX-512F. Every such machine has AVX2, which does them by halves.
+
+    #[inline(always)]
+    fn quad(self, x: [i8; 4]) -> [i32; 2] {
+        // SAFETY: `self` is the proof of AVX-512F, which every such machine has together with AVX2.
+        unsafe { Avx2::assume() }.quad(x)
+    }
+    #[inline(always)]
+    fn dot_quads(self, acc: I32s, w: I32s, x: [i32; 2]) -> I32s {
+        // SAFETY: as in `quad`.
+        let avx2 = unsafe { Avx2::assume() };
+        let ([acc0, acc1], [w0, w1]) = (self.split(acc), self.split(w));
+        self.join(dot_quads8(avx2, acc0, w0, x), dot_quads8(avx2, acc1, w1, x))
+    }
+    #[inline(always)]
+    fn dot_pairs(self, acc: I32s, w: I32s, x: i32) -> I32s {
+        // SAFETY: as in `quad`.
+        let avx2 = unsafe { Avx2::assume() };
+        let ([acc0, acc1], [w0, w1]) = (self.split(acc), self.split(w));
+        self.join(dot_pairs8(avx2, acc0, w0, x), dot_pairs8(avx2, acc1, w1, x))
+    }
+    #[inline(always)]
+    fn mul_int(self, a: I32s, b: I32s) -> I32s {
+        whole!(I32s, _mm512_mullo_epi32, a, b)
+    }
+    #[inline(always)]
+    fn low_bytes(self, v: I32s) -> [i8; LANES] {
+        let mut x = [0; LANES];
+        // SAFETY: `self` is the proof of AVX-512F; the store writes the 16 bytes.
+        unsafe { _mm_storeu_si128(x.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(v.0)) };
+        x
     }
 
     /// Four transpositions of 8 x 8, on the halves of the registers.
