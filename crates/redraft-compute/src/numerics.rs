@@ -5,10 +5,10 @@
 //! canonical: each has one result, whatever computes it (`docs/numerics.md`, sections 6 and 12).
 
 use redraft_gguf::{
-    BlockCodec, DType, MAX_BLOCK_LEN, Unpacked, bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16,
+    BlockCodec, DType, MAX_BLOCK_LEN, Unpacked, bf16_to_f32, codec, f16_to_f32, f32_to_bf16, f32_to_f16,
 };
 
-use crate::math;
+use crate::{ComputeError, Precision, math};
 
 /// How products with weights are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -38,6 +38,35 @@ impl Numerics {
             Numerics::Exact => "exact",
             Numerics::Fast => "fast",
         }
+    }
+
+    /// Whether products with weights of a type differ from those in `exact`.
+    ///
+    /// ```
+    /// use redraft_compute::Numerics;
+    /// use redraft_gguf::DType;
+    ///
+    /// assert!(Numerics::Fast.changes(DType::Q4_K));
+    /// assert!(!Numerics::Fast.changes(DType::F32));
+    /// assert!(!Numerics::Exact.changes(DType::Q4_K));
+    /// ```
+    pub fn changes(self, dtype: DType) -> bool {
+        codec(dtype).is_some_and(|codec| Form::of(codec, self) != Form::F32)
+    }
+
+    /// Checks that a number type can be computed with in this mode: `fast` is defined in f32 only.
+    ///
+    /// # Errors
+    /// [`ComputeError::Unavailable`] with the mode that would do.
+    pub fn check(self, precision: Precision) -> Result<(), ComputeError> {
+        if self == Numerics::Exact || precision == Precision::F32 {
+            return Ok(());
+        }
+        Err(ComputeError::Unavailable {
+            what: "numerics",
+            name: self.name().into(),
+            available: format!("{} with precision {}", Numerics::Exact.name(), precision.name()),
+        })
     }
 
     /// The mode of that name.

@@ -7,11 +7,10 @@
 
 use super::level::CpuLevel;
 use super::ops::int_panel::{IntGroup, IntPanel};
-use super::ops::panel::DEPTH;
 use super::vector::Row16;
 use crate::numerics::Units;
 use crate::op::{Activation, RopeStyle};
-use redraft_gguf::Unpacked;
+use redraft_gguf::{BlockCodec, Unpacked};
 
 /// The table of a level; none where the machine or the target lacks it.
 pub(crate) fn table(level: CpuLevel) -> Option<&'static Table> {
@@ -57,8 +56,8 @@ macro_rules! kernel_list {
             /// Quantizes one row of activations into the record of its group.
             quantize = kernels::int8::quantize,
                 (x: &[f32], units: Units, place: [usize; 2], record: &mut [i32]);
-            /// Transposes the codes of a panel.
-            int_pack = kernels::int8::pack, (rows: &[[i8; DEPTH]], panel: &mut IntPanel);
+            /// Unpacks the blocks of up to 16 rows into an integer panel.
+            int_unpack = kernels::int8::unpack, (codec: &dyn BlockCodec, rows: &[&[u8]], panel: &mut IntPanel);
             /// Transposes up to 16 rows into a panel, small numbers flushed.
             pack = kernels::pack::pack, (rows: &[&[f32]], panel: &mut [Row16]);
             /// Unpacks one block of each of up to 16 rows into a panel, small numbers flushed.
@@ -135,11 +134,10 @@ kernel_list!(scalar_table!);
 /// The table of an instruction set: `isa` is a type with `unsafe fn assume()`.
 macro_rules! level_table {
     ($isa:ident, $feature:literal) => {
-        use redraft_gguf::Unpacked;
+        use redraft_gguf::{BlockCodec, Unpacked};
 
         use crate::cpu::kernels;
         use crate::cpu::ops::int_panel::{IntGroup, IntPanel};
-        use crate::cpu::ops::panel::DEPTH;
         use crate::cpu::table::{Table, level_functions};
         use crate::numerics::Units;
         use crate::op::{Activation, RopeStyle};

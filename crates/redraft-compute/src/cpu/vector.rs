@@ -47,6 +47,20 @@ pub(crate) trait Isa: Copy {
     /// The numbers of sixteen bytes with a sign.
     fn load_i8(self, x: &[i8; LANES]) -> Self::V;
 
+    /// Sixteen integers.
+    #[inline(always)]
+    fn load_int(self, x: &[i32; LANES]) -> Int<Self> {
+        self.load(&x.map(|x| f32::from_bits(x as u32))).to_bits()
+    }
+    /// Sixteen times four bytes.
+    #[inline(always)]
+    fn load_bytes(self, x: &[i8; 4 * LANES]) -> Int<Self> {
+        let mut words = [0; LANES];
+        for (word, bytes) in words.iter_mut().zip(x.as_chunks::<4>().0) {
+            *word = i32::from_le_bytes(bytes.map(|b| b as u8));
+        }
+        self.load_int(&words)
+    }
     /// Four int8 activations in the form that [`dot_quads`](Self::dot_quads) takes, [`OFFSET`](Self::OFFSET)
     /// added; the second word is used where `QUAD_WORDS` is 2.
     #[inline(always)]

@@ -32,7 +32,7 @@ use std::sync::Arc;
 use crate::backend::{Backend, BackendOptions, BackendSpec, Capabilities, Precision};
 use crate::host::{HostBackend, HostKernels, OpCx};
 use crate::weight::WeightTable;
-use crate::{ComputeError, Numerics, Op};
+use crate::{ComputeError, Op};
 
 pub(crate) use arithmetic::F32;
 use arithmetic::{Arithmetic, Bf16, F64};
@@ -85,13 +85,7 @@ impl<A: Arithmetic> HostKernels for Reference<A> {
     }
 
     fn run_op(&mut self, op: &Op, cx: &mut OpCx<'_, A::R>) -> Result<(), ComputeError> {
-        if op.numerics() == Numerics::Fast && A::PRECISION != Precision::F32 {
-            return Err(ComputeError::Unavailable {
-                what: "numerics",
-                name: Numerics::Fast.name().into(),
-                available: format!("{} in {}", Numerics::Exact.name(), A::PRECISION.name()),
-            });
-        }
+        op.numerics().check(A::PRECISION)?;
         match op {
             Op::Embed(o) => embed::embed::<A>(o, cx),
             Op::SoftEmbed(o) => embed::soft_embed::<A>(o, cx),

@@ -40,6 +40,7 @@ impl Codebook {
     }
 
     /// From codes to numbers.
+    #[inline(always)]
     pub(super) fn look_up(&self, codes: &mut [i8]) {
         for code in codes {
             *code = self.numbers[(*code & 15) as usize];

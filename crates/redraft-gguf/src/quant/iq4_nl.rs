@@ -28,6 +28,7 @@ impl QuantFormat for IQ4Nl {
     const BYTES: usize = BYTES;
     const ENCODER: Option<Encoder> = Some(Encoder::of::<IQ4Nl>());
 
+    #[inline(always)]
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
         out.single(LEN, f16_at(block, 0));
         let codes = &mut out.codes[..LEN];

@@ -30,6 +30,7 @@ impl QuantFormat for IQ4Xs {
     const BYTES: usize = BYTES;
     const ENCODER: Option<Encoder> = Some(Encoder::of::<IQ4Xs>());
 
+    #[inline(always)]
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
         out.scaled(LEN, 32, f16_at(block, 0));
         let high = u16::from_le_bytes([block[2], block[3]]);

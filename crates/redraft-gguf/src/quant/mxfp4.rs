@@ -30,6 +30,7 @@ const _: () = assert!(BYTES == 1 + LEN / 2);
 pub(super) static TABLE: Codebook = Codebook::new([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12]);
 
 /// 2^(e - 128). Exact: the two smallest are subnormal.
+#[inline(always)]
 fn half_scale(e: u8) -> f32 {
     f32::from_bits(if e < 2 { 0x0020_0000 << e } else { u32::from(e - 1) << 23 })
 }
@@ -40,6 +41,7 @@ impl QuantFormat for Mxfp4 {
     const BYTES: usize = BYTES;
     const ENCODER: Option<Encoder> = Some(Encoder::of::<Mxfp4>());
 
+    #[inline(always)]
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
         out.single(LEN, half_scale(block[0]));
         let codes = &mut out.codes[..LEN];

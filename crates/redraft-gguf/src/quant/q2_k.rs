@@ -28,6 +28,7 @@ impl QuantFormat for Q2K {
     const BYTES: usize = BYTES;
     const ENCODER: Option<Encoder> = Some(Encoder::of::<Q2K>());
 
+    #[inline(always)]
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
         out.scaled(LEN, 16, f16_at(block, 80));
         out.dmin = f16_at(block, 82);

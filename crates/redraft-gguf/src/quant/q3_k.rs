@@ -31,6 +31,7 @@ impl QuantFormat for Q3K {
     const BYTES: usize = BYTES;
     const ENCODER: Option<Encoder> = Some(Encoder::of::<Q3K>());
 
+    #[inline(always)]
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
         out.scaled(LEN, 16, f16_at(block, 108));
         let scales = &block[96..108];

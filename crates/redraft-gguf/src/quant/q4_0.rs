@@ -23,6 +23,7 @@ impl QuantFormat for Q4_0 {
     const BYTES: usize = BYTES;
     const ENCODER: Option<Encoder> = Some(Encoder::of::<Q4_0>());
 
+    #[inline(always)]
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
         out.single(LEN, f16_at(block, 0));
         let (low, high) = out.codes[..LEN].split_at_mut(16);

@@ -28,6 +28,7 @@ impl QuantFormat for Q4K {
     const BYTES: usize = BYTES;
     const ENCODER: Option<Encoder> = Some(Encoder::of::<Q4K>());
 
+    #[inline(always)]
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
         (out.len, out.sub_len) = (LEN, 32);
         (out.d, out.dmin) = (f16_at(block, 0), f16_at(block, 2));
@@ -48,6 +49,7 @@ impl QuantEncode for Q4K {
 }
 
 /// Reads the low four bits of 256 codes from 128 bytes.
+#[inline(always)]
 pub(super) fn unpack_nibbles(qs: &[u8], codes: &mut [i8; LEN]) {
     for (qs, codes) in qs.chunks_exact(32).zip(codes.chunks_exact_mut(64)) {
         let (low, high) = codes.split_at_mut(32);

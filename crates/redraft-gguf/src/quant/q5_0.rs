@@ -24,6 +24,7 @@ impl QuantFormat for Q5_0 {
     const BYTES: usize = BYTES;
     const ENCODER: Option<Encoder> = Some(Encoder::of::<Q5_0>());
 
+    #[inline(always)]
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
         out.single(LEN, f16_at(block, 0));
         unpack_five_bits(&block[2..], &mut out.codes);
@@ -43,6 +44,7 @@ impl QuantEncode for Q5_0 {
 }
 
 /// Reads 32 codes of 0..=31 from four bytes of high bits and 16 bytes of low bits.
+#[inline(always)]
 pub(super) fn unpack_five_bits(bytes: &[u8], codes: &mut [i8]) {
     let high_bits = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
     let (low, high) = codes[..LEN].split_at_mut(16);

@@ -25,6 +25,7 @@ impl QuantFormat for Q5_1 {
     const ENCODER: Option<Encoder> = Some(Encoder::of::<Q5_1>());
 
     /// The minimum is stored as an addend; subtracting its negative one time is the same operation.
+    #[inline(always)]
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
         out.single(LEN, f16_at(block, 0));
         out.dmin = -f16_at(block, 2);

@@ -28,6 +28,7 @@ impl QuantFormat for Q5K {
     const BYTES: usize = BYTES;
     const ENCODER: Option<Encoder> = Some(Encoder::of::<Q5K>());
 
+    #[inline(always)]
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
         (out.len, out.sub_len) = (LEN, 32);
         (out.d, out.dmin) = (f16_at(block, 0), f16_at(block, 2));

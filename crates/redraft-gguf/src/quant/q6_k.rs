@@ -31,6 +31,7 @@ impl QuantFormat for Q6K {
     const BYTES: usize = BYTES;
     const ENCODER: Option<Encoder> = Some(Encoder::of::<Q6K>());
 
+    #[inline(always)]
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
         out.scaled(LEN, 16, f16_at(block, 208));
         for (scale, &b) in out.scales.iter_mut().zip(&block[192..208]) {

@@ -23,6 +23,7 @@ impl QuantFormat for Q8_0 {
     const BYTES: usize = BYTES;
     const ENCODER: Option<Encoder> = Some(Encoder::of::<Q8_0>());
 
+    #[inline(always)]
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
         out.single(LEN, f16_at(block, 0));
         for (code, &b) in out.codes.iter_mut().zip(&block[2..]) {

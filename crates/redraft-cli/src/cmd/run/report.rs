@@ -163,7 +163,7 @@ impl Report {
             seed,
             model: ModelReport::of(model),
             backend: model.backend().capabilities().backend,
-            numerics: "exact",
+            numerics: model.numerics().name(),
             digest: Digest {
                 ids: done.digests.ids.clone(),
                 logits: done.digests.logits.clone(),

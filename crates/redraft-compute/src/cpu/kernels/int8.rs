@@ -1,8 +1,8 @@
 //! Products of quantized weights and int8 activations (`docs/numerics.md`, section 12).
 //!
 //! 1. `quantize`: one row of activations to codes, four to a word, scales, and sums of codes.
-//! 2. `pack`: the codes of sixteen rows of weights, transposed so that a vector holds four neighbouring codes of
-//!    each of the sixteen; and what takes the offset of the stored activations out of the sums again.
+//! 2. `unpack`: sixteen rows of weights row by row, then transposed so that a vector holds four neighbouring codes
+//!    of each of the sixteen; and what takes the offset of the stored activations out of the sums again.
 //! 3. `gemm`: `M` tokens x 16 columns. Inside a unit all is integer, so the order is free; between units f32,
 //!    ascending.
 //!
@@ -12,11 +12,14 @@
 //! k=4: …                                   k=4: …                     t1: …
 //! ```
 
-use crate::cpu::ops::int_panel::{IntGroup, IntPanel};
-use crate::cpu::ops::panel::DEPTH;
+use std::marker::PhantomData;
+
+use redraft_gguf::{BlockCodec, FormatVisitor, QuantFormat, Unpacked, visit_format};
+
+use crate::cpu::ops::int_panel::{IntGroup, IntPanel, PanelRow};
 use crate::cpu::vector::{Int, Isa, LANES, Row16};
 use crate::math::{self, IntLanes, Lanes};
-use crate::numerics::Units;
+use crate::numerics::{Unit, Units};
 
 /// Quantizes one row. It is token `place[0]` of the `place[1]` tokens of its group, whose record is written as
 /// [`IntGroup`] describes it.
@@ -64,22 +67,121 @@ pub(crate) fn quantize<S: Isa>(
     }
 }
 
-/// Transposes the codes of 16 rows into `panel.codes`, and sets `panel.start` from them and `panel.scales`.
+/// Unpacks the blocks of up to 16 rows of one type into the panel; missing rows are zero.
+///
+/// The formats of common types are compiled into the loop; the others are called block by block.
 #[inline(always)]
-pub(crate) fn pack<S: Isa>(s: S, rows: &[[i8; DEPTH]], panel: &mut IntPanel) {
-    assert_eq!(rows.len(), LANES, "sixteen rows");
+pub(crate) fn unpack<S: Isa>(s: S, codec: &dyn BlockCodec, rows: &[&[u8]], panel: &mut IntPanel) {
+    let known = visit_format(codec.dtype(), Fill { rows, panel: &mut *panel });
+    if known.is_none() {
+        fill(&Listed(codec), rows, panel);
+    }
+    pack(s, panel);
+}
+
+/// How the blocks of a type are unpacked.
+trait Blocks {
+    /// Weights and bytes of a block.
+    fn size(&self) -> (usize, usize);
+    fn unpack(&self, bytes: &[u8], out: &mut Unpacked);
+}
+
+/// A type that is known when this is compiled.
+struct Known<F>(PhantomData<F>);
+
+impl<F: QuantFormat> Blocks for Known<F> {
+    #[inline(always)]
+    fn size(&self) -> (usize, usize) {
+        (F::LEN, F::BYTES)
+    }
+    #[inline(always)]
+    fn unpack(&self, bytes: &[u8], out: &mut Unpacked) {
+        F::unpack_block(bytes, out);
+    }
+}
+
+/// A type from the list of codecs.
+struct Listed<'a>(&'a dyn BlockCodec);
+
+impl Blocks for Listed<'_> {
+    fn size(&self) -> (usize, usize) {
+        (self.0.block_len(), self.0.block_bytes())
+    }
+    fn unpack(&self, bytes: &[u8], out: &mut Unpacked) {
+        self.0.unpack(bytes, out);
+    }
+}
+
+/// Calls [`fill`] with a known format.
+struct Fill<'a> {
+    rows: &'a [&'a [u8]],
+    panel: &'a mut IntPanel,
+}
+
+impl FormatVisitor for Fill<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn visit<F: QuantFormat>(self) {
+        fill(&Known::<F>(PhantomData), self.rows, self.panel);
+    }
+}
+
+/// Unpacks row after row; all but the scales of units is transposed later.
+#[inline(always)]
+fn fill<B: Blocks>(blocks: &B, rows: &[&[u8]], panel: &mut IntPanel) {
+    let (len, size) = blocks.size();
+    let units = panel.units;
+    let (subs, pairs) = (units.subs(), units.pairs());
+    let mut block = Unpacked::new();
+    for (j, row) in rows.iter().enumerate() {
+        let out = &mut panel.rows[j];
+        for (b, bytes) in row.chunks_exact(size).enumerate() {
+            blocks.unpack(bytes, &mut block);
+            out.codes[b * len..][..len].copy_from_slice(&block.codes[..len]);
+            for i in 0..len / units.len {
+                let unit = Unit::of(&block, units, i);
+                let u = b * (len / units.len) + i;
+                (panel.d[u][j], panel.dmin[u][j]) = (unit.d, unit.dmin);
+                if subs > 1 {
+                    // Then a unit is the whole panel.
+                    out.scales = block.scales;
+                }
+                if unit.dmin != 0.0 {
+                    panel.has_mins = true;
+                    for (pair, mins) in out.mins[u * pairs..].iter_mut().zip(unit.mins.chunks(2)) {
+                        *pair = i32::from(mins[0]) | i32::from(mins.get(1).copied().unwrap_or(0)) << 16;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Transposes the sixteen rows of the panel, and sets `panel.start`.
+#[inline(always)]
+fn pack<S: Isa>(s: S, panel: &mut IntPanel) {
+    let rows: &[PanelRow; LANES] = &panel.rows;
     let (squares, _) = panel.codes.as_chunks_mut::<LANES>();
     let mut square = [s.splat(0.0); LANES];
     for (i, out) in squares.iter_mut().enumerate() {
         for j in 0..LANES {
-            let (codes, _) = rows[j][i * 4 * LANES..].as_chunks::<4>();
-            let mut words = [0.0; LANES];
-            for (word, &codes) in words.iter_mut().zip(codes) {
-                *word = f32::from_bits(u32::from_le_bytes(codes.map(|c| c as u8)));
-            }
-            square[j] = s.load(&words);
+            let (codes, _) = rows[j].codes.as_chunks::<{ 4 * LANES }>();
+            square[j] = S::V::from_bits(s.load_bytes(&codes[i]));
         }
         s.transpose(&square, out);
+    }
+    if panel.units.subs() > 1 {
+        for j in 0..LANES {
+            square[j] = S::V::from_bits(s.load_int(&rows[j].scales));
+        }
+        s.transpose(&square, &mut panel.scales);
+    }
+    if panel.has_mins {
+        for j in 0..LANES {
+            square[j] = S::V::from_bits(s.load_int(&rows[j].mins));
+        }
+        s.transpose(&square, &mut panel.mins);
     }
     if S::OFFSET == 0 {
         return;
@@ -88,14 +190,15 @@ pub(crate) fn pack<S: Isa>(s: S, rows: &[[i8; DEPTH]], panel: &mut IntPanel) {
     // Activations of 1 less the offset are stored as 1.
     let ones = s.quad([1i8.wrapping_sub(S::OFFSET as i8); 4]);
     let (subs, quads) = (panel.units.subs(), panel.units.sub_len / 4);
-    for (u, start) in panel.start.iter_mut().enumerate() {
+    let mut codes = panel.codes.chunks_exact(quads);
+    for start in &mut panel.start[..panel.n_units] {
         let mut total = zero;
-        for sub in u * subs..(u + 1) * subs {
+        for (scale, codes) in panel.scales[..subs].iter().zip(&mut codes) {
             let mut sum = zero;
-            for codes in &panel.codes[sub * quads..][..quads] {
+            for codes in codes {
                 sum = s.dot_quads(sum, s.load(codes).to_bits(), ones);
             }
-            total = total.add(s.mul_int(sum, s.load(&panel.scales[sub]).to_bits()));
+            total = total.add(if subs > 1 { s.mul_int(sum, s.load(scale).to_bits()) } else { sum });
         }
         s.store(S::V::from_bits(s.mul_int(total, total.splat(-S::OFFSET))), start);
     }
@@ -116,7 +219,7 @@ pub(crate) fn gemm<S: Isa>(s: S, panel: &IntPanel, x: IntGroup<'_>, sums: &mut [
 
 #[inline(always)]
 fn tokens<S: Isa, const M: usize>(s: S, panel: &IntPanel, x: IntGroup<'_>, sums: &mut [Row16]) {
-    match (panel.scaled, panel.has_mins) {
+    match (panel.units.subs() > 1, panel.has_mins) {
         (false, false) => units::<S, M, false, false>(s, panel, x, sums),
         (false, true) => units::<S, M, false, true>(s, panel, x, sums),
         (true, false) => units::<S, M, true, false>(s, panel, x, sums),
@@ -124,7 +227,7 @@ fn tokens<S: Isa, const M: usize>(s: S, panel: &IntPanel, x: IntGroup<'_>, sums:
     }
 }
 
-/// `SCALED`: the scales of the sub-blocks are not all 1. `MINS`: there are minima.
+/// `SCALED`: there are sub-blocks with scales. `MINS`: there are minima.
 #[inline(always)]
 fn units<S: Isa, const M: usize, const SCALED: bool, const MINS: bool>(
     s: S,
@@ -155,7 +258,7 @@ fn units<S: Isa, const M: usize, const SCALED: bool, const MINS: bool>(
                 }
             }
             if SCALED {
-                let scale = s.load(&panel.scales[u * subs + sub]).to_bits();
+                let scale = s.load(&panel.scales[sub]).to_bits();
                 for m in 0..M {
                     total[m] = total[m].add(s.mul_int(dot[m], scale));
                 }

@@ -3,44 +3,44 @@
 //! As with the panels in f32, a panel holds 16 output features and at most [`DEPTH`] input features, is unpacked
 //! from the file's blocks and thrown away after use; the activations lie in groups of tokens.
 
-use redraft_gguf::Unpacked;
-
 use super::packed::{groups, resize};
 use super::panel::{DEPTH, Matrix};
 use crate::ComputeError;
 use crate::cpu::pool::{Grid, Pool};
 use crate::cpu::table::Table;
 use crate::cpu::vector::{Bits16, LANES, Row16};
-use crate::numerics::{Unit, Units};
+use crate::numerics::Units;
 
-/// Sixteen output features as integers; column `j` of each row of sixteen is feature `j`.
-#[derive(Default)]
-pub(crate) struct IntPanel {
-    pub(crate) units: Units,
-    /// `[k / 4]`: four neighbouring codes of each feature, the first in the lowest byte.
-    pub(crate) codes: Vec<Bits16>,
-    /// `[sub-block]`.
-    pub(crate) scales: Vec<Bits16>,
-    /// `[pair of sub-blocks]`: two minima of 16 bits.
-    pub(crate) mins: Vec<Bits16>,
-    /// `[unit]`: with what a sum of products begins, to take out the offset of the activations.
-    pub(crate) start: Vec<Bits16>,
-    /// `[unit]`.
-    pub(crate) d: Vec<Row16>,
-    /// `[unit]`.
-    pub(crate) dmin: Vec<Row16>,
-    /// Whether a scale may differ from 1.
-    pub(crate) scaled: bool,
-    /// Whether a scale of minima differs from 0.
-    pub(crate) has_mins: bool,
+/// One row of weights of a panel, before the rows are transposed.
+#[derive(Clone, Copy)]
+pub(crate) struct PanelRow {
+    pub(crate) codes: [i8; DEPTH],
+    /// Of a unit with sub-blocks, which fills the panel.
+    pub(crate) scales: [i32; LANES],
+    /// Pairs of 16 bits, unit after unit.
+    pub(crate) mins: [i32; LANES],
 }
 
-/// Buffers of one thread for making integer panels.
-#[derive(Default)]
-pub(crate) struct IntUnpacker {
-    block: Unpacked,
-    rows: Vec<[i8; DEPTH]>,
-    panel: IntPanel,
+/// Sixteen output features as integers; column `j` of each row of sixteen is feature `j`.
+pub(crate) struct IntPanel {
+    pub(crate) units: Units,
+    /// Units in the depth of the panel.
+    pub(crate) n_units: usize,
+    pub(crate) rows: Box<[PanelRow; LANES]>,
+    /// `[k / 4]`: four neighbouring codes of each feature, the first in the lowest byte.
+    pub(crate) codes: Box<[Bits16; DEPTH / 4]>,
+    /// `[sub-block]`, where a unit has several.
+    pub(crate) scales: [Bits16; LANES],
+    /// `[pair of sub-blocks]`: two minima of 16 bits.
+    pub(crate) mins: [Bits16; LANES],
+    /// `[unit]`: with what a sum of products begins, to take out the offset of the activations.
+    pub(crate) start: [Bits16; LANES],
+    /// `[unit]`.
+    pub(crate) d: [Row16; LANES],
+    /// `[unit]`.
+    pub(crate) dmin: [Row16; LANES],
+    /// Whether a scale of minima differs from 0.
+    pub(crate) has_mins: bool,
 }
 
 /// The activations of one group of `M` tokens, at some depths.
@@ -54,71 +54,51 @@ pub(crate) struct IntGroup<'a> {
     pub(crate) sums: &'a [i32],
 }
 
-impl IntPanel {
-    /// An empty panel for `len` input features.
-    fn clear(&mut self, units: Units, len: usize) {
-        let n = len / units.len;
-        let zero = |x: &mut Vec<Row16>, n: usize| {
-            x.clear();
-            x.resize(n, [0.0; LANES]);
-        };
-        // Squares of 16 x 16 words are transposed as a whole.
-        zero(&mut self.codes, (len / 4).next_multiple_of(LANES));
-        zero(&mut self.scales, n * units.subs());
-        zero(&mut self.mins, n * units.pairs());
-        for x in [&mut self.start, &mut self.d, &mut self.dmin] {
-            zero(x, n);
-        }
-        (self.units, self.scaled, self.has_mins) = (units, units.subs() > 1, false);
-    }
-
-    /// Everything but the codes of unit `u` of feature `j`.
-    fn put(&mut self, unit: &Unit<'_>, u: usize, j: usize) {
-        let bits = |i: i32| f32::from_bits(i as u32);
-        (self.d[u][j], self.dmin[u][j]) = (unit.d, unit.dmin);
-        for (out, &scale) in self.scales[u * self.units.subs()..].iter_mut().zip(unit.scales) {
-            out[j] = bits(scale);
-            self.scaled |= scale != 1;
-        }
-        if unit.dmin != 0.0 {
-            self.has_mins = true;
-            let pairs = self.mins[u * self.units.pairs()..].iter_mut();
-            for (out, mins) in pairs.zip(unit.mins.chunks(2)) {
-                out[j] = bits(i32::from(mins[0]) | i32::from(mins.get(1).copied().unwrap_or(0)) << 16);
-            }
+impl Default for IntPanel {
+    fn default() -> IntPanel {
+        let empty = [[0.0; LANES]; LANES];
+        IntPanel {
+            units: Units::default(),
+            n_units: 0,
+            rows: Box::new([PanelRow::EMPTY; LANES]),
+            codes: Box::new([[0.0; LANES]; DEPTH / 4]),
+            scales: empty,
+            mins: empty,
+            start: empty,
+            d: empty,
+            dmin: empty,
+            has_mins: false,
         }
     }
 }
 
+impl PanelRow {
+    const EMPTY: PanelRow = PanelRow { codes: [0; DEPTH], scales: [0; LANES], mins: [0; LANES] };
+}
+
 impl Matrix<'_> {
-    /// The integer panel of up to 16 rows from `row` on and `len` elements from `k` on; `k` is a multiple of
-    /// [`DEPTH`] and `len` at most that.
-    pub(crate) fn int_panel<'b>(
+    /// Makes the integer panel of up to 16 rows from `row` on and `len` elements from `k` on; `k` is a multiple
+    /// of [`DEPTH`] and `len` at most that.
+    pub(crate) fn int_panel(
         &self,
         table: &Table,
         units: Units,
         [expert, row, n_rows]: [usize; 3],
         [k, len]: [usize; 2],
-        buf: &'b mut IntUnpacker,
-    ) -> &'b IntPanel {
-        buf.rows.resize(LANES, [0; DEPTH]);
-        buf.rows[n_rows..].fill([0; DEPTH]);
-        buf.panel.clear(units, len);
-        for (j, codes) in buf.rows[..n_rows].iter_mut().enumerate() {
-            let bytes = self.bytes(expert, row + j, k, len);
-            let (block_len, block_bytes) = self.block();
-            let blocks = bytes.chunks_exact(block_bytes).zip(codes.chunks_exact_mut(block_len));
-            for (b, (bytes, codes)) in blocks.enumerate() {
-                self.unpack(bytes, &mut buf.block);
-                codes.copy_from_slice(buf.block.codes());
-                let per_block = block_len / units.len;
-                for i in 0..per_block {
-                    buf.panel.put(&Unit::of(&buf.block, units, i), b * per_block + i, j);
-                }
+        panel: &mut IntPanel,
+    ) {
+        (panel.units, panel.n_units, panel.has_mins) = (units, len / units.len, false);
+        if n_rows < LANES {
+            panel.rows[n_rows..].fill(PanelRow::EMPTY);
+            for x in panel.d.iter_mut().chain(&mut panel.dmin) {
+                x[n_rows..].fill(0.0);
             }
         }
-        (table.int_pack)(&buf.rows, &mut buf.panel);
-        &buf.panel
+        let mut rows: [&[u8]; LANES] = [&[]; LANES];
+        for (j, out) in rows[..n_rows].iter_mut().enumerate() {
+            *out = self.bytes(expert, row + j, k, len);
+        }
+        (table.int_unpack)(self.codec(), &rows[..n_rows], panel);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The activations of a product in the form that the weights ask for, and the product itself.
 
-use super::int_panel::{IntPacked, IntUnpacker};
+use super::int_panel::{IntPacked, IntPanel};
 use super::packed::{Packed, groups};
 use super::panel::{Matrix, Unpacker, depths};
 use crate::ComputeError;
@@ -21,7 +21,7 @@ pub(crate) struct Operand {
 #[derive(Default)]
 pub(crate) struct Unpackers {
     pub(crate) real: Unpacker,
-    pub(crate) int: IntUnpacker,
+    pub(crate) int: IntPanel,
 }
 
 impl Operand {
@@ -58,10 +58,10 @@ impl Operand {
         sums.resize(n, [0.0; LANES]);
         for depth in depths(matrix.cols()) {
             if let Form::Int8(units) = self.form {
-                let panel = matrix.int_panel(table, units, at, depth, &mut buf.int);
+                matrix.int_panel(table, units, at, depth, &mut buf.int);
                 for group in groups(table.int_groups, first, n) {
                     let sums = &mut sums[group.0 - first..][..group.1];
-                    (table.int_gemm)(panel, self.int.group(group, depth), sums);
+                    (table.int_gemm)(&buf.int, self.int.group(group, depth), sums);
                 }
             } else {
                 let panel = matrix.panel(table, at, depth, &mut buf.real);

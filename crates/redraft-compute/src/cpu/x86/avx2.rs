@@ -80,6 +80,16 @@ impl Isa for Avx2 {
         }
     }
 
+    #[inline(always)]
+    fn load_int(self, x: &[i32; LANES]) -> I32s {
+        // SAFETY: `self` is the proof of AVX2; both halves lie inside the 16 elements.
+        unsafe { I32s(_mm256_loadu_si256(x.as_ptr().cast()), _mm256_loadu_si256(x[8..].as_ptr().cast())) }
+    }
+    #[inline(always)]
+    fn load_bytes(self, x: &[i8; 4 * LANES]) -> I32s {
+        // SAFETY: `self` is the proof of AVX2; both halves lie inside the 64 bytes.
+        unsafe { I32s(_mm256_loadu_si256(x.as_ptr().cast()), _mm256_loadu_si256(x[32..].as_ptr().cast())) }
+    }
     /// Bytes 0 and 2 in the first word, 1 and 3 in the second, each as 16 bits.
     #[inline(always)]
     fn quad(self, x: [i8; 4]) -> [i32; 2] {
