@@ -190,17 +190,17 @@ fn pack<S: Isa>(s: S, panel: &mut IntPanel) {
     // Activations of 1 less the offset are stored as 1.
     let ones = s.quad([1i8.wrapping_sub(S::OFFSET as i8); 4]);
     let (subs, quads) = (panel.units.subs(), panel.units.sub_len / 4);
-    let mut codes = panel.codes.chunks_exact(quads);
-    for start in &mut panel.start[..panel.n_units] {
+    for u in 0..panel.n_units {
         let mut total = zero;
-        for (scale, codes) in panel.scales[..subs].iter().zip(&mut codes) {
+        for sub in 0..subs {
             let mut sum = zero;
-            for codes in codes {
-                sum = s.dot_quads(sum, s.load(codes).to_bits(), ones);
+            for q in (u * subs + sub) * quads..(u * subs + sub + 1) * quads {
+                sum = s.dot_quads(sum, s.load(&panel.codes[q]).to_bits(), ones);
             }
-            total = total.add(if subs > 1 { s.mul_int(sum, s.load(scale).to_bits()) } else { sum });
+            let scaled = if subs > 1 { s.mul_int(sum, s.load(&panel.scales[sub]).to_bits()) } else { sum };
+            total = total.add(scaled);
         }
-        s.store(S::V::from_bits(s.mul_int(total, total.splat(-S::OFFSET))), start);
+        s.store(S::V::from_bits(s.mul_int(total, total.splat(-S::OFFSET))), &mut panel.start[u]);
     }
 }
 
@@ -239,19 +239,26 @@ fn units<S: Isa, const M: usize, const SCALED: bool, const MINS: bool>(
     let units = panel.units;
     let (subs, quads) = (units.subs(), units.sub_len / 4);
     let zero = s.splat(0.0).to_bits();
-    let mut codes = panel.codes.chunks_exact(quads);
-    let mut words = x.words.chunks_exact(quads * M * S::QUAD_WORDS);
+    let width = M * S::QUAD_WORDS;
     let (dx, _) = x.scales.as_chunks::<M>();
     let (pairs, _) = x.sums.as_chunks::<M>();
-    for (u, dx) in dx.iter().enumerate() {
+    assert!(
+        panel.n_units * subs * quads <= panel.codes.len()
+            && panel.n_units <= LANES
+            && subs <= LANES
+            && x.words.len() >= panel.n_units * subs * quads * width
+            && dx.len() >= panel.n_units
+            && pairs.len() >= panel.n_units * units.pairs(),
+        "panel and activations have the same depth"
+    );
+    for u in 0..panel.n_units {
         let mut total: [Int<S>; M] = [s.load(&panel.start[u]).to_bits(); M];
         for sub in 0..subs {
-            let (Some(codes), Some(words)) = (codes.next(), words.next()) else {
-                unreachable!("panel and activations have the same depth")
-            };
             let mut dot = if SCALED { [zero; M] } else { total };
-            for (w, x) in codes.iter().zip(words.chunks_exact(M * S::QUAD_WORDS)) {
-                let w = s.load(w).to_bits();
+            let first = (u * subs + sub) * quads;
+            for q in first..first + quads {
+                let w = s.load(&panel.codes[q]).to_bits();
+                let x = &x.words[q * width..(q + 1) * width];
                 for m in 0..M {
                     let second = if S::QUAD_WORDS == 2 { x[2 * m + 1] } else { 0 };
                     dot[m] = s.dot_quads(dot[m], w, [x[S::QUAD_WORDS * m], second]);
@@ -268,22 +275,22 @@ fn units<S: Isa, const M: usize, const SCALED: bool, const MINS: bool>(
         }
         let d = s.load(&panel.d[u]);
         for m in 0..M {
-            let dx = s.splat(f32::from_bits(dx[m] as u32));
+            let dx = s.splat(f32::from_bits(dx[u][m] as u32));
             let sum = s.load(&sums[m]);
             s.store(sum.add(d.mul(dx).mul(S::V::from_int(total[m]))), &mut sums[m]);
         }
         if MINS {
             let dmin = s.load(&panel.dmin[u]);
             let mut total = [zero; M];
-            let of_unit = u * units.pairs()..(u + 1) * units.pairs();
-            for (mins, x) in panel.mins[of_unit.clone()].iter().zip(&pairs[of_unit]) {
-                let mins = s.load(mins).to_bits();
+            let n = units.pairs();
+            for pair in 0..n {
+                let (mins, x) = (s.load(&panel.mins[u * n + pair]).to_bits(), &pairs[u * n + pair]);
                 for m in 0..M {
                     total[m] = s.dot_pairs(total[m], mins, x[m]);
                 }
             }
             for m in 0..M {
-                let dx = s.splat(f32::from_bits(dx[m] as u32));
+                let dx = s.splat(f32::from_bits(dx[u][m] as u32));
                 let sum = s.load(&sums[m]);
                 s.store(sum.sub(dmin.mul(dx).mul(S::V::from_int(total[m]))), &mut sums[m]);
             }
