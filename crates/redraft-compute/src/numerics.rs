@@ -125,6 +125,8 @@ pub(crate) struct Units {
     pub(crate) len: usize,
     /// Weights in a sub-block.
     pub(crate) sub_len: usize,
+    /// Sub-blocks of a unit.
+    pub(crate) subs: usize,
 }
 
 impl Units {
@@ -132,17 +134,13 @@ impl Units {
         let mut block = Unpacked::new();
         codec.unpack(&vec![0; codec.block_bytes()], &mut block);
         let len = if codec.dtype() == DType::NVFP4 { block.sub_len } else { block.len };
-        Units { len, sub_len: block.sub_len }
-    }
-
-    /// Sub-blocks of a unit.
-    pub(crate) fn subs(self) -> usize {
-        self.len / self.sub_len
+        Units { len, sub_len: block.sub_len, subs: len / block.sub_len }
     }
 
     /// Pairs of sub-blocks of a unit, the last one possibly with one sub-block.
+    #[inline(always)]
     pub(crate) fn pairs(self) -> usize {
-        self.subs().div_ceil(2)
+        self.subs.div_ceil(2)
     }
 }
 
@@ -161,9 +159,10 @@ pub(crate) struct Unit<'a> {
 
 impl<'a> Unit<'a> {
     /// Unit `i` of a block.
+    #[inline(always)]
     pub(crate) fn of(block: &'a Unpacked, units: Units, i: usize) -> Unit<'a> {
-        let sub = i * units.subs();
-        let range = sub..sub + units.subs();
+        let sub = i * units.subs;
+        let range = sub..sub + units.subs;
         let (d, scales) = if units.len < block.len {
             (block.d * block.scales[sub] as f32, &[1][..])
         } else {
@@ -208,7 +207,7 @@ mod tests {
                 for i in 0..block.len / units.len {
                     let unit = Unit::of(&block, units, i);
                     assert!(unit.scales.iter().all(|s| (-128..=127).contains(s)), "{}", c.dtype());
-                    assert_eq!((unit.scales.len(), unit.mins.len()), (units.subs(), units.subs()));
+                    assert_eq!((unit.scales.len(), unit.mins.len()), (units.subs, units.subs));
                 }
             }
         }

@@ -320,17 +320,32 @@ impl<T: QuantFormat> BlockCodec for T {
     }
 }
 
+/// A type that most published files consist of. Scales and codes of a block are unpacked apart, so that codes can
+/// be written where they are used.
+pub trait CommonFormat: QuantFormat {
+    /// Unpacks all of a block but its codes.
+    fn unpack_scales(block: &[u8], out: &mut Unpacked);
+
+    /// Unpacks the `LEN` codes of a block.
+    fn unpack_codes(block: &[u8], codes: &mut [i8]);
+}
+
+/// [`QuantFormat::unpack_block`] of a type whose scales and codes are unpacked apart.
+fn unpack_common<F: CommonFormat>(block: &[u8], out: &mut Unpacked) {
+    F::unpack_scales(block, out);
+    F::unpack_codes(block, &mut out.codes[..F::LEN]);
+}
+
 /// What is done with a format.
 pub trait FormatVisitor {
     /// What comes of it.
     type Output;
 
     /// Called with the format as `F`.
-    fn visit<F: QuantFormat>(self) -> Self::Output;
+    fn visit<F: CommonFormat>(self) -> Self::Output;
 }
 
-/// Calls the visitor with the format of a type, if it is one of those that most published files consist of: `Q4_0`,
-/// `Q5_0`, `Q5_1`, `Q8_0`, `Q2_K` to `Q6_K`, `IQ4_NL`, `IQ4_XS`, `MXFP4`. Other types have their [`BlockCodec`].
+/// Calls the visitor with the format of a type, if it is one of [`CommonFormat`]: `Q4_0`, `Q5_0`, `Q5_1`, `Q8_0`, `Q2_K` to `Q6_K`, `IQ4_NL`, `IQ4_XS`, `MXFP4`. Other types have their [`BlockCodec`].
 #[inline(always)]
 pub fn visit_format<V: FormatVisitor>(dtype: DType, visitor: V) -> Option<V::Output> {
     Some(match dtype {

@@ -17,7 +17,7 @@
 use super::bits::{join_nibbles, split_nibbles};
 use super::codebook::Codebook;
 use super::search::Affine;
-use super::{Encoder, QuantEncode, QuantFormat, Unpacked};
+use super::{CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, unpack_common};
 use crate::DType;
 
 pub(super) struct Mxfp4;
@@ -41,12 +41,21 @@ impl QuantFormat for Mxfp4 {
     const BYTES: usize = BYTES;
     const ENCODER: Option<Encoder> = Some(Encoder::of::<Mxfp4>());
 
-    #[inline(always)]
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
+        unpack_common::<Self>(block, out);
+    }
+}
+
+impl CommonFormat for Mxfp4 {
+    #[inline(always)]
+    fn unpack_scales(block: &[u8], out: &mut Unpacked) {
         out.single(LEN, half_scale(block[0]));
-        let codes = &mut out.codes[..LEN];
+    }
+
+    #[inline(always)]
+    fn unpack_codes(block: &[u8], codes: &mut [i8]) {
         let (low, high) = codes.split_at_mut(16);
-        split_nibbles(&block[1..], low, high);
+        split_nibbles(&block[1..], 0, low, high);
         TABLE.look_up(codes);
     }
 }

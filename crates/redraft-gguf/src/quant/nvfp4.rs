@@ -58,7 +58,7 @@ impl QuantFormat for Nvfp4 {
         let codes = &mut out.codes[..LEN];
         for (qs, codes) in block[4..].chunks_exact(8).zip(codes.chunks_exact_mut(16)) {
             let (low, high) = codes.split_at_mut(8);
-            split_nibbles(qs, low, high);
+            split_nibbles(qs, 0, low, high);
         }
         TABLE.look_up(codes);
     }

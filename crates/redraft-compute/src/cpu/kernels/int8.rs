@@ -14,7 +14,7 @@
 
 use std::marker::PhantomData;
 
-use redraft_gguf::{BlockCodec, FormatVisitor, QuantFormat, Unpacked, visit_format};
+use redraft_gguf::{BlockCodec, CommonFormat, FormatVisitor, Unpacked, visit_format};
 
 use crate::cpu::ops::int_panel::{IntGroup, IntPanel, PanelRow};
 use crate::cpu::vector::{Int, Isa, LANES, Row16};
@@ -83,20 +83,22 @@ pub(crate) fn unpack<S: Isa>(s: S, codec: &dyn BlockCodec, rows: &[&[u8]], panel
 trait Blocks {
     /// Weights and bytes of a block.
     fn size(&self) -> (usize, usize);
-    fn unpack(&self, bytes: &[u8], out: &mut Unpacked);
+    /// Unpacks a block: its codes to `codes`, the rest to `out`.
+    fn unpack(&self, bytes: &[u8], out: &mut Unpacked, codes: &mut [i8]);
 }
 
 /// A type that is known when this is compiled.
 struct Known<F>(PhantomData<F>);
 
-impl<F: QuantFormat> Blocks for Known<F> {
+impl<F: CommonFormat> Blocks for Known<F> {
     #[inline(always)]
     fn size(&self) -> (usize, usize) {
         (F::LEN, F::BYTES)
     }
     #[inline(always)]
-    fn unpack(&self, bytes: &[u8], out: &mut Unpacked) {
-        F::unpack_block(bytes, out);
+    fn unpack(&self, bytes: &[u8], out: &mut Unpacked, codes: &mut [i8]) {
+        F::unpack_scales(bytes, out);
+        F::unpack_codes(bytes, codes);
     }
 }
 
@@ -107,8 +109,9 @@ impl Blocks for Listed<'_> {
     fn size(&self) -> (usize, usize) {
         (self.0.block_len(), self.0.block_bytes())
     }
-    fn unpack(&self, bytes: &[u8], out: &mut Unpacked) {
+    fn unpack(&self, bytes: &[u8], out: &mut Unpacked, codes: &mut [i8]) {
         self.0.unpack(bytes, out);
+        codes.copy_from_slice(out.codes());
     }
 }
 
@@ -122,7 +125,7 @@ impl FormatVisitor for Fill<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn visit<F: QuantFormat>(self) {
+    fn visit<F: CommonFormat>(self) {
         fill(&Known::<F>(PhantomData), self.rows, self.panel);
     }
 }
@@ -132,27 +135,31 @@ impl FormatVisitor for Fill<'_> {
 fn fill<B: Blocks>(blocks: &B, rows: &[&[u8]], panel: &mut IntPanel) {
     let (len, size) = blocks.size();
     let units = panel.units;
-    let (subs, pairs) = (units.subs(), units.pairs());
-    let mut block = Unpacked::new();
+    let per_block = if units.len == len { 1 } else { len / units.len };
     for (j, row) in rows.iter().enumerate() {
         let out = &mut panel.rows[j];
-        for (b, bytes) in row.chunks_exact(size).enumerate() {
-            blocks.unpack(bytes, &mut block);
-            out.codes[b * len..][..len].copy_from_slice(&block.codes[..len]);
-            for i in 0..len / units.len {
-                let unit = Unit::of(&block, units, i);
-                let u = b * (len / units.len) + i;
+        let block = &mut out.block;
+        let mut u = 0;
+        let mut at = 0;
+        while at < row.len() {
+            let codes = &mut out.codes[u * units.len..][..len];
+            blocks.unpack(&row[at..at + size], block, codes);
+            at += size;
+            for i in 0..per_block {
+                let unit = Unit::of(block, units, i);
                 (panel.d[u][j], panel.dmin[u][j]) = (unit.d, unit.dmin);
-                if subs > 1 {
-                    // Then a unit is the whole panel.
-                    out.scales = block.scales;
-                }
                 if unit.dmin != 0.0 {
                     panel.has_mins = true;
-                    for (pair, mins) in out.mins[u * pairs..].iter_mut().zip(unit.mins.chunks(2)) {
-                        *pair = i32::from(mins[0]) | i32::from(mins.get(1).copied().unwrap_or(0)) << 16;
+                    let n = units.pairs();
+                    for pair in 0..n {
+                        let mins = [2 * pair, 2 * pair + 1].map(|s| match unit.mins.get(s) {
+                            Some(&m) => i32::from(m),
+                            None => 0,
+                        });
+                        out.mins[u * n + pair] = mins[0] | mins[1] << 16;
                     }
                 }
+                u += 1;
             }
         }
     }
@@ -171,9 +178,9 @@ fn pack<S: Isa>(s: S, panel: &mut IntPanel) {
         }
         s.transpose(&square, out);
     }
-    if panel.units.subs() > 1 {
+    if panel.units.subs > 1 {
         for j in 0..LANES {
-            square[j] = S::V::from_bits(s.load_int(&rows[j].scales));
+            square[j] = S::V::from_bits(s.load_int(&rows[j].block.scales));
         }
         s.transpose(&square, &mut panel.scales);
     }
@@ -189,7 +196,7 @@ fn pack<S: Isa>(s: S, panel: &mut IntPanel) {
     let zero = s.splat(0.0).to_bits();
     // Activations of 1 less the offset are stored as 1.
     let ones = s.quad([1i8.wrapping_sub(S::OFFSET as i8); 4]);
-    let (subs, quads) = (panel.units.subs(), panel.units.sub_len / 4);
+    let (subs, quads) = (panel.units.subs, panel.units.sub_len / 4);
     for u in 0..panel.n_units {
         let mut total = zero;
         for sub in 0..subs {
@@ -219,7 +226,7 @@ pub(crate) fn gemm<S: Isa>(s: S, panel: &IntPanel, x: IntGroup<'_>, sums: &mut [
 
 #[inline(always)]
 fn tokens<S: Isa, const M: usize>(s: S, panel: &IntPanel, x: IntGroup<'_>, sums: &mut [Row16]) {
-    match (panel.units.subs() > 1, panel.has_mins) {
+    match (panel.units.subs > 1, panel.has_mins) {
         (false, false) => units::<S, M, false, false>(s, panel, x, sums),
         (false, true) => units::<S, M, false, true>(s, panel, x, sums),
         (true, false) => units::<S, M, true, false>(s, panel, x, sums),
@@ -237,7 +244,7 @@ fn units<S: Isa, const M: usize, const SCALED: bool, const MINS: bool>(
 ) {
     assert_eq!(sums.len(), M, "a group of {M} tokens");
     let units = panel.units;
-    let (subs, quads) = (units.subs(), units.sub_len / 4);
+    let (subs, quads) = (units.subs, units.sub_len / 4);
     let zero = s.splat(0.0).to_bits();
     let width = M * S::QUAD_WORDS;
     let (dx, _) = x.scales.as_chunks::<M>();

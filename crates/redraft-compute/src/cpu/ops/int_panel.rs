@@ -3,6 +3,8 @@
 //! As with the panels in f32, a panel holds 16 output features and at most [`DEPTH`] input features, is unpacked
 //! from the file's blocks and thrown away after use; the activations lie in groups of tokens.
 
+use redraft_gguf::Unpacked;
+
 use super::packed::{groups, resize};
 use super::panel::{DEPTH, Matrix};
 use crate::ComputeError;
@@ -12,11 +14,11 @@ use crate::cpu::vector::{Bits16, LANES, Row16};
 use crate::numerics::Units;
 
 /// One row of weights of a panel, before the rows are transposed.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct PanelRow {
     pub(crate) codes: [i8; DEPTH],
-    /// Of a unit with sub-blocks, which fills the panel.
-    pub(crate) scales: [i32; LANES],
+    /// The last block, without its codes. A block with sub-blocks in its units fills the panel.
+    pub(crate) block: Unpacked,
     /// Pairs of 16 bits, unit after unit.
     pub(crate) mins: [i32; LANES],
 }
@@ -60,7 +62,7 @@ impl Default for IntPanel {
         IntPanel {
             units: Units::default(),
             n_units: 0,
-            rows: Box::new([PanelRow::EMPTY; LANES]),
+            rows: Box::new([const { PanelRow::EMPTY }; LANES]),
             codes: Box::new([[0.0; LANES]; DEPTH / 4]),
             scales: empty,
             mins: empty,
@@ -73,7 +75,7 @@ impl Default for IntPanel {
 }
 
 impl PanelRow {
-    const EMPTY: PanelRow = PanelRow { codes: [0; DEPTH], scales: [0; LANES], mins: [0; LANES] };
+    const EMPTY: PanelRow = PanelRow { codes: [0; DEPTH], block: Unpacked::new(), mins: [0; LANES] };
 }
 
 impl Matrix<'_> {
