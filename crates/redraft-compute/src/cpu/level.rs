@@ -21,6 +21,8 @@ pub enum CpuLevel {
     Avx512Vnni,
     /// AArch64: four 128-bit registers.
     Neon,
+    /// NEON with products of bytes in one instruction (the dot product extension).
+    NeonDot,
 }
 
 impl CpuLevel {
@@ -28,6 +30,7 @@ impl CpuLevel {
     pub const ALL: &[CpuLevel] = &[
         CpuLevel::Scalar,
         CpuLevel::Neon,
+        CpuLevel::NeonDot,
         CpuLevel::Avx2,
         CpuLevel::AvxVnni,
         CpuLevel::Avx512,
@@ -49,6 +52,7 @@ impl CpuLevel {
             CpuLevel::Avx512 => "avx512",
             CpuLevel::Avx512Vnni => "avx512vnni",
             CpuLevel::Neon => "neon",
+            CpuLevel::NeonDot => "neondot",
         }
     }
 

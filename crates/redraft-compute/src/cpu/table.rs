@@ -38,6 +38,13 @@ pub(crate) fn table(level: CpuLevel) -> Option<&'static Table> {
             Some(&super::x86::avx512::TABLE)
         }
         #[cfg(target_arch = "aarch64")]
+        CpuLevel::NeonDot
+            if std::arch::is_aarch64_feature_detected!("neon")
+                && std::arch::is_aarch64_feature_detected!("dotprod") =>
+        {
+            Some(&super::aarch64::dotprod::TABLE)
+        }
+        #[cfg(target_arch = "aarch64")]
         CpuLevel::Neon if std::arch::is_aarch64_feature_detected!("neon") => {
             Some(&super::aarch64::neon::TABLE)
         }

@@ -7,7 +7,7 @@
 //! weight i = d * table[code[i]]
 //! ```
 
-use super::bits::{f16_at, join_nibbles, split_nibbles};
+use super::bits::{f16_at, join_nibbles};
 use super::codebook::Codebook;
 use super::{CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, search, unpack_common};
 use crate::DType;
@@ -42,8 +42,7 @@ impl CommonFormat for IQ4Nl {
     #[inline(always)]
     fn unpack_codes(block: &[u8], codes: &mut [i8]) {
         let (low, high) = codes.split_at_mut(16);
-        split_nibbles(&block[2..], 0, low, high);
-        TABLE.look_up(codes);
+        TABLE.split(&block[2..], low, high);
     }
 }
 

@@ -13,7 +13,7 @@
 //! weight i = (d * (scale[s] - 32)) * table[code[i]],  s = i / 32
 //! ```
 
-use super::bits::{f16_at, join_nibbles, split_nibbles};
+use super::bits::{f16_at, join_nibbles};
 use super::iq4_nl::TABLE;
 use super::{CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, search, unpack_common};
 use crate::DType;
@@ -50,9 +50,8 @@ impl CommonFormat for IQ4Xs {
     fn unpack_codes(block: &[u8], codes: &mut [i8]) {
         for (qs, codes) in block[8..].chunks_exact(16).zip(codes.chunks_exact_mut(32)) {
             let (low, high) = codes.split_at_mut(16);
-            split_nibbles(qs, 0, low, high);
+            TABLE.split(qs, low, high);
         }
-        TABLE.look_up(codes);
     }
 }
 

@@ -14,7 +14,7 @@
 //! The specification makes e = 255 a NaN. ggml and gguf-py read it as 2^128, and so does this codec; no writer
 //! makes it.
 
-use super::bits::{join_nibbles, split_nibbles};
+use super::bits::join_nibbles;
 use super::codebook::Codebook;
 use super::search::Affine;
 use super::{CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, unpack_common};
@@ -55,8 +55,7 @@ impl CommonFormat for Mxfp4 {
     #[inline(always)]
     fn unpack_codes(block: &[u8], codes: &mut [i8]) {
         let (low, high) = codes.split_at_mut(16);
-        split_nibbles(&block[1..], 0, low, high);
-        TABLE.look_up(codes);
+        TABLE.split(&block[1..], low, high);
     }
 }
 
