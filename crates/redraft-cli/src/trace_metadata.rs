@@ -30,7 +30,7 @@ pub(crate) fn common(model: &Model) -> BTreeMap<String, String> {
         ("model_sha256_header", model.sha256_header()),
         ("architecture", model.arch().name.to_string()),
         ("backend", c.backend.to_string()),
-        ("numerics", "exact".to_string()),
+        ("numerics", model.numerics().name().to_string()),
         ("precision", c.precision.name().to_string()),
         ("mask_rule", mask_rule(PromptWindow::default())),
         ("redraft_version", VERSION.to_string()),

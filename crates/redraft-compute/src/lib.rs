@@ -15,6 +15,7 @@ pub mod cpu;
 pub mod error;
 mod host;
 pub mod math;
+mod numerics;
 pub mod op;
 pub mod program;
 pub mod reference;
@@ -27,6 +28,7 @@ pub use backend::{
     backend, fastest,
 };
 pub use error::ComputeError;
+pub use numerics::Numerics;
 pub use op::Op;
 pub use program::{AttentionSpec, Blind, Observer, Program, ProgramBuilder, Slot, TapData, TapKey};
 pub use value::{Kind, Val};

@@ -4,7 +4,7 @@
 //! `[rows = output features, cols = input features]`. The definition of each op's arithmetic is the function
 //! of the same name in [`reference`](crate::reference).
 
-use crate::{Val, WeightId};
+use crate::{Numerics, Val, WeightId};
 
 /// Rows of an embedding table, times a constant: `out[t] = table[ids[t]] * scale`.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,7 +32,7 @@ pub struct SoftEmbed {
     pub out: Val,
 }
 
-/// `out = x · wᵀ (+ bias)`, sequential over the input features.
+/// `out = x · wᵀ (+ bias)`, sequential over the input features (in `fast` over their units).
 #[derive(Debug, Clone, PartialEq)]
 pub struct MatMul {
     /// `[T, cols of w]`.
@@ -41,6 +41,8 @@ pub struct MatMul {
     pub w: WeightId,
     /// `[1, rows]`, added after the sum.
     pub bias: Option<WeightId>,
+    /// How the product is computed.
+    pub numerics: Numerics,
     /// `[T, rows of w]`.
     pub out: Val,
 }
@@ -260,6 +262,8 @@ pub struct MoeExperts {
     pub down: WeightId,
     /// The activation.
     pub act: Activation,
+    /// How the three products are computed.
+    pub numerics: Numerics,
     /// `[T, n]`.
     pub out: Val,
 }
@@ -346,6 +350,15 @@ ops! {
 }
 
 impl Op {
+    /// How the op computes its products with weights; `Exact` for ops that have none.
+    pub fn numerics(&self) -> Numerics {
+        match self {
+            Op::MatMul(o) => o.numerics,
+            Op::MoeExperts(o) => o.numerics,
+            _ => Numerics::Exact,
+        }
+    }
+
     /// The values that the op reads.
     pub fn inputs(&self) -> Vec<Val> {
         match self {

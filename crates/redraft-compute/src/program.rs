@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::op::*;
 use crate::weight::WeightTable;
-use crate::{ComputeError, Kind, Val, WeightId};
+use crate::{ComputeError, Kind, Numerics, Val, WeightId};
 
 /// Name of something that can be observed: llama.cpp's tensor names, with the layer apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -133,6 +133,7 @@ impl Program {
 pub struct ProgramBuilder {
     p: Program,
     layer: Option<usize>,
+    numerics: Numerics,
 }
 
 type Res = Result<Val, ComputeError>;
@@ -153,12 +154,17 @@ impl ProgramBuilder {
             n_past,
             rows,
         };
-        ProgramBuilder { p, layer: None }
+        ProgramBuilder { p, layer: None, numerics: Numerics::Exact }
     }
 
     /// Ops and taps that follow belong to this layer.
     pub fn set_layer(&mut self, layer: Option<usize>) {
         self.layer = layer;
+    }
+
+    /// How the products with weights that follow are computed; `exact` until this is called.
+    pub fn set_numerics(&mut self, numerics: Numerics) {
+        self.numerics = numerics;
     }
 
     /// Rows of the pass.
@@ -262,7 +268,7 @@ impl ProgramBuilder {
     /// Appends [`MatMul`].
     pub fn matmul_bias(&mut self, x: Val, w: WeightId, bias: Option<WeightId>) -> Res {
         let out = self.val("MatMul", x.rows(), self.p.weights.get(w)?.rows, Kind::Real)?;
-        self.push(MatMul { x, w, bias, out })?;
+        self.push(MatMul { x, w, bias, numerics: self.numerics, out })?;
         Ok(out)
     }
 
@@ -354,7 +360,7 @@ impl ProgramBuilder {
         act: Activation,
     ) -> Res {
         let out = self.val("MoeExperts", x.rows(), self.p.weights.get(down)?.rows, Kind::Real)?;
-        self.push(MoeExperts { x, ids, weights, gate_up, down, act, out })?;
+        self.push(MoeExperts { x, ids, weights, gate_up, down, act, numerics: self.numerics, out })?;
         Ok(out)
     }
 

@@ -1,5 +1,6 @@
 //! Exact match of a model on the question set of `testdata/redraft-tiny/questions.json`:
-//! `cargo run --release --example exact_match -- MODEL.gguf|embedded [--seeds 5] [--steps 48] [--no-sc] [--json OUT]`.
+//! `cargo run --release --example exact_match -- MODEL.gguf|embedded [--seeds 5] [--steps 48] [--no-sc] [--numerics fast]
+//! [--json OUT]`.
 //!
 //! Scoring is equality after trimming, with at most 96 tokens. Sampling uses our own random numbers, so rates
 //! agree with another implementation's within the sampling error, not question by question.
@@ -11,6 +12,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use redraft::chat::{ChatTemplate, Message, RenderOptions, builtin_template};
+use redraft::compute::Numerics;
 use redraft::engine::{Philox, Request, generate};
 use redraft::sampler::{PROFILES, sampler};
 use redraft::{LoadOptions, Model};
@@ -41,7 +43,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let questions = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/redraft-tiny/questions.json");
     let file: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(questions)?)?;
     let questions: Vec<Question> = serde_json::from_value(file["questions"].clone())?;
-    let options = LoadOptions::default();
+    let numerics = value("--numerics").map_or(Ok(Numerics::default()), |name| {
+        Numerics::from_name(name).ok_or_else(|| format!("--numerics: expected exact or fast, found {name}"))
+    })?;
+    let options = LoadOptions { numerics, ..LoadOptions::default() };
     let mut model = match args.first().map(String::as_str) {
         Some("embedded") => Model::embedded(&options)?,
         Some(path) => Model::open(Path::new(path), &options)?,

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use redraft_compute::{Backend, BackendOptions, Precision, WeightTable, backend, fastest};
+use redraft_compute::{Backend, BackendOptions, Numerics, Precision, WeightTable, backend, fastest};
 use redraft_gguf::{Bytes, Gguf, OpenOptions};
 use sha2::{Digest as _, Sha256};
 
@@ -20,6 +20,8 @@ pub struct LoadOptions {
     pub backend: String,
     /// Number type.
     pub precision: Precision,
+    /// How products with weights are computed; `fast` is defined for [`Precision::F32`] only.
+    pub numerics: Numerics,
     /// Threads; none takes what the machine has.
     pub threads: Option<usize>,
     /// CPU level by name; none takes the best of this machine.
@@ -33,6 +35,7 @@ impl Default for LoadOptions {
         LoadOptions {
             backend: "auto".into(),
             precision: Precision::F32,
+            numerics: Numerics::Exact,
             threads: None,
             cpu_level: None,
             mmap: true,
@@ -47,6 +50,7 @@ pub struct Model {
     pub(crate) arch: Box<dyn Arch>,
     pub(crate) weights: Arc<WeightTable>,
     pub(crate) backend: Box<dyn Backend>,
+    pub(crate) numerics: Numerics,
     tokenizer: Arc<Tokenizer>,
     notes: Vec<String>,
     unused: Vec<String>,
@@ -67,6 +71,7 @@ impl Model {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn from_gguf(gguf: Gguf, options: &LoadOptions) -> Result<Model, Error> {
+        options.numerics.check(options.precision)?;
         let mut notes = Vec::new();
         let spec = arch_of(gguf.metadata())?;
         let mut loader = WeightLoader::new(&gguf);
@@ -83,6 +88,9 @@ impl Model {
                 found: tokenizer.vocab_len().to_string(),
             });
         }
+        if options.numerics == Numerics::Fast && !weights.iter().any(|w| Numerics::Fast.changes(w.dtype)) {
+            notes.push("no weight is quantized or of 16 bits: `fast` computes what `exact` does".into());
+        }
         let engine = match options.backend.as_str() {
             "auto" => fastest(options.precision)?,
             name => backend(name)?,
@@ -93,7 +101,8 @@ impl Model {
             level: options.cpu_level.clone(),
         };
         let backend = (engine.create)(&backend_options, Arc::clone(&weights))?;
-        Ok(Model { gguf, spec, arch, weights, backend, tokenizer, notes, unused })
+        let numerics = options.numerics;
+        Ok(Model { gguf, spec, arch, weights, backend, numerics, tokenizer, notes, unused })
     }
 
     /// The file.
@@ -119,6 +128,11 @@ impl Model {
     /// The backend.
     pub fn backend(&self) -> &dyn Backend {
         &*self.backend
+    }
+
+    /// How products with weights are computed.
+    pub fn numerics(&self) -> Numerics {
+        self.numerics
     }
 
     /// `general.name`, or the architecture's.

@@ -180,7 +180,7 @@ impl Report {
             seed,
             model: ModelReport::of(model),
             backend: model.backend().capabilities().backend,
-            numerics: "exact",
+            numerics: model.numerics().name(),
             digest: done.digests.clone(),
             version: VERSION,
         }

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use redraft::LoadOptions;
 use redraft::compute::cpu::MAX_THREADS;
-use redraft::compute::{BACKENDS, Precision};
+use redraft::compute::{BACKENDS, Numerics, Precision};
 
 /// Options of commands that compute with a model.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelArgs {
     /// Model file (GGUF); without it the demo model inside this program.
@@ -23,10 +23,10 @@ pub(crate) struct ModelArgs {
     #[arg(short, long, value_name = "N", value_parser = threads, allow_negative_numbers = true, env = "REDRAFT_THREADS")]
     pub(crate) threads: Option<usize>,
 
-    /// How numbers are computed. exact: weights as they are in the file, activations in f32; the same bits on
-    /// every machine.
-    #[arg(long, value_name = "MODE", default_value = "exact", value_parser = numerics, env = "REDRAFT_NUMERICS")]
-    pub(crate) numerics: String,
+    /// How products with weights are computed; each mode gives the same bits on every machine. exact: with
+    /// activations in f32. fast: with activations in the precision of the weights.
+    #[arg(long, value_name = "MODE", default_value = Numerics::default().name(), value_parser = numerics, env = "REDRAFT_NUMERICS")]
+    pub(crate) numerics: Numerics,
 
     /// Read the whole file into memory instead of mapping it.
     #[arg(long, env = "REDRAFT_NO_MMAP", value_parser = clap::builder::FalseyValueParser::new())]
@@ -39,6 +39,7 @@ impl ModelArgs {
         LoadOptions {
             backend: self.backend.clone(),
             precision,
+            numerics: self.numerics,
             threads: self.threads,
             mmap: !self.no_mmap,
             ..LoadOptions::default()
@@ -67,10 +68,9 @@ pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
-fn numerics(text: &str) -> Result<String, String> {
-    match text {
-        "exact" => Ok(text.into()),
-        "fast" => Err("`fast` does not exist yet; `exact` is the only mode of this version".into()),
-        _ => Err("expected `exact`".into()),
-    }
+fn numerics(text: &str) -> Result<Numerics, String> {
+    Numerics::from_name(text).ok_or_else(|| {
+        let names: Vec<String> = Numerics::ALL.iter().map(|n| format!("`{}`", n.name())).collect();
+        format!("expected {}", names.join(" or "))
+    })
 }

@@ -21,7 +21,7 @@ use crate::{files, interrupt, model};
 /// Run a receipt again and say what differs first.
 ///
 /// A receipt is written by `run --receipt`. The model file is compared by its digests, then the answer is
-/// generated again from the receipt's token ids, seed and settings, on this machine's backend, and every
+/// generated again from the receipt's token ids, seed, settings and numerics, on this machine's backend, and every
 /// denoising step is compared. Exit code 0: everything is equal; 1: it is not, and the first difference is named.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
@@ -64,7 +64,9 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     let receipt =
         Receipt::parse(&files::read(path, MAX_BYTES)?).with_context(|| path.display().to_string())?;
     let stop = interrupt::flag()?;
-    let mut model = model::open(&args.model, Precision::F32, &stop, out)?.model;
+    let numerics = receipt.numerics().with_context(|| path.display().to_string())?;
+    let how = ModelArgs { numerics, ..args.model.clone() };
+    let mut model = model::open(&how, Precision::F32, &stop, out)?.model;
     if args.model.model.is_none() && model.sha256_header() != receipt.model.sha256_header {
         bail!(
             "{}: the receipt is not of the demo model inside this program but of {} ({}, {} bytes): give that \

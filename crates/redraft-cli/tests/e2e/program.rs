@@ -51,7 +51,12 @@ fn mistakes_are_explained() {
     let cases: &[(&[&str], &[&str], &[&str])] = &[
         (&["frobnicate"], &[], &["unrecognized subcommand 'frobnicate'"]),
         (&m, &["--wat", "x"], &["unexpected argument '--wat'"]),
-        (&m, &["--numerics", "fast", "x"], &["--numerics", "`fast` does not exist yet"]),
+        (&m, &["--numerics", "quick", "x"], &["--numerics", "expected `exact` or `fast`"]),
+        (
+            &["trace", "-o", "x", "--numerics", "fast", "--precision", "f64", "x"],
+            &["-m", &model],
+            &["numerics `fast` is not available", "exact with precision f64"],
+        ),
         (&m, &["--profile", "torch", "x"], &["--profile", "hf", "jax", "llamacpp"]),
         (&m, &["--backend", "cuda", "x"], &["--backend", "auto", "reference", "cpu"]),
         (&m, &["--steps", "0", "x"], &["--steps", "an integer in 1..=4096"]),

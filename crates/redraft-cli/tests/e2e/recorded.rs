@@ -35,6 +35,12 @@ fn a_receipt_is_repeated_on_any_backend() {
         let text = ok(&["verify", &path, "-m", &mini(), "--backend", backend, "-t", "2"]);
         assert!(text.ends_with("equal: the model file, every step and the answer\n"), "{text}");
     }
+    // A fast answer is repeated as such, whatever the default is.
+    let fast = dir.path().join("fast.json").display().to_string();
+    ok(&["run", "--numerics", "fast", "-n", "20", "--receipt", &fast, "What is 7 + 8?"]);
+    assert!(std::fs::read_to_string(&fast).unwrap().contains(r#""numerics": "fast""#));
+    let text = ok(&["verify", &fast, "--backend", "reference"]);
+    assert!(text.ends_with("equal: the model file, every step and the answer\n"), "{text}");
     // The same run gives the same bytes.
     let again = receipt(&dir).1;
     assert_eq!(r, again);
@@ -94,7 +100,7 @@ fn receipts_that_cannot_be_repeated_say_why() {
     let same = |_: &mut Value| {};
     assert!(refused(&same, &[]).contains("give that file with -m"));
     assert!(refused(&|r| r["redraft_receipt"] = json!(2), &model).contains("expected format 1, found 2"));
-    assert!(refused(&|r| r["numerics"] = json!("odd"), &model).contains("expected exact"));
+    assert!(refused(&|r| r["numerics"] = json!("odd"), &model).contains("expected exact or fast"));
     assert!(refused(&|r| r["sampler"] = json!("odd"), &model).contains("expected entropy-bound"));
     assert!(refused(&|r| r["prompt_ids"][0] = json!(99999), &model).contains("99999"));
     assert!(refused(&|r| r["surprise"] = json!(1), &model).contains("unknown field `surprise`"));

@@ -62,6 +62,8 @@ fn json_has_the_fields_of_the_contract() {
     assert_eq!((&v["reasoning"], &v["tool_calls"]), (&Value::from(""), &Value::from(Vec::<u8>::new())));
     assert_eq!(v["seed"], 3);
     assert_eq!(v["numerics"], "exact");
+    let fast = json(&["run", "-m", &mini(), "--steps", "1", "--numerics", "fast", "x"]);
+    assert_eq!(fast["numerics"], "fast");
     assert_eq!(v["model"]["architecture"], "diffusion-gemma");
     assert_eq!(v["model"]["file_type"], "F32");
     assert_eq!(v["diffusion"]["sampler"], "entropy-bound");

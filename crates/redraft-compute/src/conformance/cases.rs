@@ -9,10 +9,11 @@ use std::sync::Arc;
 use redraft_gguf::{BlockCodec, Bytes, DType, Unpacked, codec};
 
 use crate::weight::{Weight, WeightTable};
-use crate::{ComputeError, KvLayout, Program, ProgramBuilder, WeightId};
+use crate::{ComputeError, KvLayout, Numerics, Program, ProgramBuilder, WeightId};
 
 mod attention;
 mod experts;
+mod fast;
 mod matmul;
 mod rows;
 
@@ -34,6 +35,8 @@ pub(super) struct Setup {
 pub(super) struct Case {
     /// The op that it is about.
     pub(super) op: &'static str,
+    /// The mode of its products.
+    pub(super) numerics: Numerics,
     /// What is special about it.
     pub(super) name: String,
     pub(super) make: Box<dyn Fn() -> Result<Setup, ComputeError>>,
@@ -46,16 +49,18 @@ pub(super) fn all() -> Vec<Case> {
     rows::add(&mut list);
     attention::add(&mut list);
     experts::add(&mut list);
+    fast::add(&mut list);
     list
 }
 
 fn push(
     list: &mut Vec<Case>,
     op: &'static str,
+    numerics: Numerics,
     name: String,
     make: impl Fn() -> Result<Setup, ComputeError> + 'static,
 ) {
-    list.push(Case { op, name, make: Box::new(make) });
+    list.push(Case { op, numerics, name, make: Box::new(make) });
 }
 
 /// How the numbers of an input or a weight are spread.
@@ -74,6 +79,8 @@ enum Spread {
     Coarse,
     /// Around 2^63: squares overflow.
     Huge,
+    /// Around 2^120.
+    Vast,
 }
 
 /// A fixed stream of numbers (SplitMix64).
@@ -110,6 +117,7 @@ impl Noise {
             Spread::Tiny => self.unit() * power(self.below(6) as i32 - 52),
             Spread::Coarse => (self.below(16) as f32 - 8.0) * 0.25,
             Spread::Huge => self.unit() * power(63),
+            Spread::Vast => self.unit() * power(120),
         }
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::cases::Case;
 use super::runner::{Bits, Outcome, Output};
-use crate::Capabilities;
+use crate::{Capabilities, Numerics};
 
 /// Result of the suite on one backend.
 #[derive(Debug, Clone)]
@@ -15,9 +15,11 @@ pub struct Report {
     pub passed: usize,
     /// Cases with a difference.
     pub failures: Vec<Failure>,
-    /// FNV-1a over the bits of all outputs in the order of the suite. The same number on two machines means
-    /// the same bits in every case.
+    /// FNV-1a over the bits of all outputs of the cases in `exact`, in the order of the suite. The same number on
+    /// two machines means the same bits in every case.
     pub digest: u64,
+    /// The same of the cases in `fast`.
+    pub fast_digest: u64,
 }
 
 /// A case that differs from the reference.
@@ -25,6 +27,8 @@ pub struct Report {
 pub struct Failure {
     /// The op.
     pub op: &'static str,
+    /// The mode.
+    pub numerics: Numerics,
     /// The case.
     pub case: String,
     /// Where the first difference is, what was expected and what was found.
@@ -36,13 +40,14 @@ impl fmt::Display for Report {
         let c = &self.capabilities;
         write!(
             f,
-            "{} {} with {} threads: {} of {} cases equal, digest {:016x}",
+            "{} {} with {} threads: {} of {} cases equal, digests {:016x} and {:016x} (fast)",
             c.backend,
             c.level,
             c.threads,
             self.passed,
             self.passed + self.failures.len(),
-            self.digest
+            self.digest,
+            self.fast_digest
         )?;
         self.failures.iter().try_for_each(|x| write!(f, "\n  {x}"))
     }
@@ -50,7 +55,7 @@ impl fmt::Display for Report {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}: {}", self.op, self.case, self.difference)
+        write!(f, "{} ({}): {}: {}", self.op, self.numerics.name(), self.case, self.difference)
     }
 }
 
@@ -65,7 +70,7 @@ impl Failure {
             (Err(e), Ok(_)) => format!("expected the error: {e}; found numbers"),
             (Err(e), Err(f)) => format!("expected the error: {e}; found the error: {f}"),
         };
-        Some(Failure { op: case.op, case: case.name.clone(), difference })
+        Some(Failure { op: case.op, numerics: case.numerics, case: case.name.clone(), difference })
     }
 }
 

@@ -7,7 +7,7 @@ use super::report::{Digest, Failure, Report};
 use crate::backend::{BackendOptions, BackendSpec};
 use crate::program::{Observer, TapData};
 use crate::weight::WeightTable;
-use crate::{Backend, ComputeError, InputData, Val, backend};
+use crate::{Backend, ComputeError, InputData, Numerics, Val, backend};
 
 /// Bits of one output.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,18 +85,21 @@ impl Suite {
     /// When the backend cannot be created with these options.
     pub fn check(&self, spec: &BackendSpec, options: &BackendOptions) -> Result<Report, ComputeError> {
         let capabilities = (spec.create)(options, Arc::new(WeightTable::default()))?.capabilities();
-        let mut report = Report { capabilities, passed: 0, failures: Vec::new(), digest: 0 };
-        let mut digest = Digest::default();
+        let mut report = Report { capabilities, passed: 0, failures: Vec::new(), digest: 0, fast_digest: 0 };
+        let (mut exact, mut fast) = (Digest::default(), Digest::default());
         for (case, setup, expected) in &self.cases {
             let mut b = (spec.create)(options, Arc::clone(&setup.weights))?;
             let found = run(setup, b.as_mut());
-            digest.outcome(&found);
+            match case.numerics {
+                Numerics::Exact => exact.outcome(&found),
+                Numerics::Fast => fast.outcome(&found),
+            }
             match Failure::compare(case, expected, &found) {
                 Some(failure) => report.failures.push(failure),
                 None => report.passed += 1,
             }
         }
-        report.digest = digest.finish();
+        (report.digest, report.fast_digest) = (exact.finish(), fast.finish());
         Ok(report)
     }
 }

@@ -13,15 +13,29 @@ pub enum CpuLevel {
     Scalar,
     /// x86-64 with AVX2: two 256-bit registers for the 16 lanes.
     Avx2,
+    /// AVX2 with products of bytes in one instruction (AVX-VNNI).
+    AvxVnni,
     /// x86-64 with AVX-512F: one 512-bit register.
     Avx512,
+    /// AVX-512 with products of bytes in one instruction (AVX-512 VNNI).
+    Avx512Vnni,
     /// AArch64: four 128-bit registers.
     Neon,
+    /// NEON with products of bytes in one instruction (the dot product extension).
+    NeonDot,
 }
 
 impl CpuLevel {
     /// Every level of every architecture, slowest first.
-    pub const ALL: &[CpuLevel] = &[CpuLevel::Scalar, CpuLevel::Neon, CpuLevel::Avx2, CpuLevel::Avx512];
+    pub const ALL: &[CpuLevel] = &[
+        CpuLevel::Scalar,
+        CpuLevel::Neon,
+        CpuLevel::NeonDot,
+        CpuLevel::Avx2,
+        CpuLevel::AvxVnni,
+        CpuLevel::Avx512,
+        CpuLevel::Avx512Vnni,
+    ];
 
     /// The name in options, reports and messages.
     ///
@@ -34,8 +48,11 @@ impl CpuLevel {
         match self {
             CpuLevel::Scalar => "scalar",
             CpuLevel::Avx2 => "avx2",
+            CpuLevel::AvxVnni => "avxvnni",
             CpuLevel::Avx512 => "avx512",
+            CpuLevel::Avx512Vnni => "avx512vnni",
             CpuLevel::Neon => "neon",
+            CpuLevel::NeonDot => "neondot",
         }
     }
 

@@ -57,7 +57,7 @@ type Cx<'a> = OpCx<'a, f32>;
 /// Buffers of one thread.
 #[derive(Default)]
 struct Scratch {
-    unpacker: ops::panel::Unpacker,
+    unpackers: ops::operand::Unpackers,
     sums: Vec<vector::Row16>,
     sums2: Vec<vector::Row16>,
     row: Vec<f32>,
@@ -70,8 +70,9 @@ struct Cpu {
     table: &'static table::Table,
     pool: pool::Pool,
     scratch: Vec<Mutex<Scratch>>,
-    /// Packed activations.
-    packed: ops::packed::Packed,
+    /// Packed activations, and those of the up projection where it wants another form than the gate projection.
+    operand: ops::operand::Operand,
+    operand2: ops::operand::Operand,
     /// Of the experts: the hidden layer and the results of all (token, slot) pairs.
     hidden: Vec<f32>,
     results: Vec<f32>,
@@ -94,7 +95,8 @@ impl Cpu {
             table,
             pool,
             scratch,
-            packed: Default::default(),
+            operand: Default::default(),
+            operand2: Default::default(),
             hidden: Vec::new(),
             results: Vec::new(),
             panels: Vec::new(),

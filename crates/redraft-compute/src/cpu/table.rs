@@ -6,9 +6,11 @@
 //! `kernel_list!`.
 
 use super::level::CpuLevel;
+use super::ops::int_panel::{IntGroup, IntPanel};
 use super::vector::Row16;
+use crate::numerics::Units;
 use crate::op::{Activation, RopeStyle};
-use redraft_gguf::Unpacked;
+use redraft_gguf::{BlockCodec, Unpacked};
 
 /// The table of a level; none where the machine or the target lacks it.
 pub(crate) fn table(level: CpuLevel) -> Option<&'static Table> {
@@ -17,8 +19,30 @@ pub(crate) fn table(level: CpuLevel) -> Option<&'static Table> {
         #[cfg(target_arch = "x86_64")]
         CpuLevel::Avx2 if std::arch::is_x86_feature_detected!("avx2") => Some(&super::x86::avx2::TABLE),
         #[cfg(target_arch = "x86_64")]
+        CpuLevel::AvxVnni
+            if std::arch::is_x86_feature_detected!("avx2")
+                && std::arch::is_x86_feature_detected!("avxvnni") =>
+        {
+            Some(&super::x86::vnni::narrow::TABLE)
+        }
+        #[cfg(target_arch = "x86_64")]
+        CpuLevel::Avx512Vnni
+            if std::arch::is_x86_feature_detected!("avx512f")
+                && std::arch::is_x86_feature_detected!("avx512bw")
+                && std::arch::is_x86_feature_detected!("avx512vnni") =>
+        {
+            Some(&super::x86::vnni::wide::TABLE)
+        }
+        #[cfg(target_arch = "x86_64")]
         CpuLevel::Avx512 if std::arch::is_x86_feature_detected!("avx512f") => {
             Some(&super::x86::avx512::TABLE)
+        }
+        #[cfg(target_arch = "aarch64")]
+        CpuLevel::NeonDot
+            if std::arch::is_aarch64_feature_detected!("neon")
+                && std::arch::is_aarch64_feature_detected!("dotprod") =>
+        {
+            Some(&super::aarch64::dotprod::TABLE)
         }
         #[cfg(target_arch = "aarch64")]
         CpuLevel::Neon if std::arch::is_aarch64_feature_detected!("neon") => {
@@ -34,6 +58,13 @@ macro_rules! kernel_list {
         $then! { [$($args)*]
             /// Adds the products of a panel of weights and packed activations to a tile of sums.
             gemm = kernels::gemm::gemm, (panel: &[Row16], x: &[f32], sums: &mut [Row16]);
+            /// Adds the products of a panel of integer weights and packed int8 activations to a tile of sums.
+            int_gemm = kernels::int8::gemm, (panel: &IntPanel, x: IntGroup<'_>, sums: &mut [Row16]);
+            /// Quantizes one row of activations into the record of its group.
+            quantize = kernels::int8::quantize,
+                (x: &[f32], units: Units, place: [usize; 2], record: &mut [i32]);
+            /// Unpacks the blocks of up to 16 rows into an integer panel.
+            int_unpack = kernels::int8::unpack, (codec: &dyn BlockCodec, rows: &[&[u8]], panel: &mut IntPanel);
             /// Transposes up to 16 rows into a panel, small numbers flushed.
             pack = kernels::pack::pack, (rows: &[&[f32]], panel: &mut [Row16]);
             /// Unpacks one block of each of up to 16 rows into a panel, small numbers flushed.
@@ -79,6 +110,10 @@ macro_rules! table_type {
         pub(crate) struct Table {
             /// Numbers of tokens for which `gemm` is made, descending to 1.
             pub(crate) groups: &'static [usize],
+            /// Numbers of tokens for which `int_gemm` is made, descending to 1.
+            pub(crate) int_groups: &'static [usize],
+            /// Words in which four int8 activations are stored.
+            pub(crate) quad_words: usize,
             $($(#[$doc])* pub(crate) $name: fn($($arg: $ty),*) $(-> $ret)?,)*
         }
     };
@@ -95,6 +130,8 @@ macro_rules! scalar_table {
         /// The kernels of [`CpuLevel::Scalar`].
         static TABLE: Table = Table {
             groups: <super::vector::Scalar as super::vector::Isa>::GROUPS,
+            int_groups: <super::vector::Scalar as super::vector::Isa>::INT_GROUPS,
+            quad_words: <super::vector::Scalar as super::vector::Isa>::QUAD_WORDS,
             $($name,)*
         };
     };
@@ -104,10 +141,12 @@ kernel_list!(scalar_table!);
 /// The table of an instruction set: `isa` is a type with `unsafe fn assume()`.
 macro_rules! level_table {
     ($isa:ident, $feature:literal) => {
-        use redraft_gguf::Unpacked;
+        use redraft_gguf::{BlockCodec, Unpacked};
 
         use crate::cpu::kernels;
+        use crate::cpu::ops::int_panel::{IntGroup, IntPanel};
         use crate::cpu::table::{Table, level_functions};
+        use crate::numerics::Units;
         use crate::op::{Activation, RopeStyle};
 
         crate::cpu::table::kernel_list!(level_functions! $isa, $feature);
@@ -133,7 +172,12 @@ macro_rules! level_functions {
         })*
 
         /// The kernels of this level; only for machines that have it.
-        pub(in crate::cpu) static TABLE: Table = Table { groups: <$isa as Isa>::GROUPS, $($name,)* };
+        pub(in crate::cpu) static TABLE: Table = Table {
+            groups: <$isa as Isa>::GROUPS,
+            int_groups: <$isa as Isa>::INT_GROUPS,
+            quad_words: <$isa as Isa>::QUAD_WORDS,
+            $($name,)*
+        };
     };
 }
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]

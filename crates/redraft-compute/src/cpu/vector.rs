@@ -13,6 +13,13 @@ pub(crate) use crate::math::reduce::LANES;
 /// Sixteen consecutive numbers in memory.
 pub(crate) type Row16 = [f32; LANES];
 
+/// Sixteen 32-bit patterns in memory: integers that are held as numbers, so that the moves of [`Isa`] serve them
+/// too. No arithmetic touches them in this form.
+pub(crate) type Bits16 = Row16;
+
+/// The integers of an instruction set.
+pub(crate) type Int<S> = <<S as Isa>::V as Lanes>::Int;
+
 /// An instruction set. A value of the type is the proof that this machine has it, so only code that checked
 /// makes one, and vectors come only from such a value.
 pub(crate) trait Isa: Copy {
@@ -22,6 +29,15 @@ pub(crate) trait Isa: Copy {
     /// Numbers of tokens for which the matrix kernel keeps all accumulators in registers, descending to 1.
     const GROUPS: &'static [usize];
 
+    /// The same for the integer matrix kernel.
+    const INT_GROUPS: &'static [usize];
+
+    /// What is added to an int8 activation before it is stored.
+    const OFFSET: i32;
+
+    /// 32-bit words in which [`quad`](Self::quad) stores four int8 activations: 1 or 2.
+    const QUAD_WORDS: usize;
+
     /// `x` in every lane.
     fn splat(self, x: f32) -> Self::V;
     /// Sixteen numbers.
@@ -30,6 +46,41 @@ pub(crate) trait Isa: Copy {
     fn store(self, v: Self::V, x: &mut Row16);
     /// The numbers of sixteen bytes with a sign.
     fn load_i8(self, x: &[i8; LANES]) -> Self::V;
+
+    /// Sixteen integers.
+    #[inline(always)]
+    fn load_int(self, x: &[i32; LANES]) -> Int<Self> {
+        self.load(&x.map(|x| f32::from_bits(x as u32))).to_bits()
+    }
+    /// Sixteen times four bytes.
+    #[inline(always)]
+    fn load_bytes(self, x: &[i8; 4 * LANES]) -> Int<Self> {
+        let mut words = [0; LANES];
+        for (word, bytes) in words.iter_mut().zip(x.as_chunks::<4>().0) {
+            *word = i32::from_le_bytes(bytes.map(|b| b as u8));
+        }
+        self.load_int(&words)
+    }
+    /// Four int8 activations in the form that [`dot_quads`](Self::dot_quads) takes, [`OFFSET`](Self::OFFSET)
+    /// added; the second word is used where `QUAD_WORDS` is 2.
+    #[inline(always)]
+    fn quad(self, x: [i8; 4]) -> [i32; 2] {
+        [i32::from_le_bytes(x.map(|x| x.wrapping_add(Self::OFFSET as i8) as u8)), 0]
+    }
+    /// In each lane: `acc` plus the products of the four signed bytes of `w` with four activations (and their
+    /// offsets).
+    fn dot_quads(self, acc: Int<Self>, w: Int<Self>, x: [i32; 2]) -> Int<Self>;
+    /// In each lane: `acc` plus the products of the two signed halves of `w` with those of `x`.
+    fn dot_pairs(self, acc: Int<Self>, w: Int<Self>, x: i32) -> Int<Self>;
+    /// The lower 32 bits of the products.
+    fn mul_int(self, a: Int<Self>, b: Int<Self>) -> Int<Self>;
+    /// The lowest byte of each lane.
+    #[inline(always)]
+    fn low_bytes(self, v: Int<Self>) -> [i8; LANES] {
+        let mut x = [0.0; LANES];
+        self.store(Self::V::from_bits(v), &mut x);
+        x.map(|x| x.to_bits() as i8)
+    }
 
     /// Up to sixteen numbers, `fill` in the lanes beyond.
     #[inline(always)]
@@ -86,6 +137,17 @@ pub(crate) trait Isa: Copy {
     }
 }
 
+/// One lane after the other, through the scalar implementation of the same trait.
+macro_rules! by_lane {
+    ($n:ident => $e:expr) => {{
+        let mut out = [Default::default(); LANES];
+        for $n in 0..LANES {
+            out[$n] = $e;
+        }
+        out
+    }};
+}
+
 /// The level that every machine has: arrays, which the compiler turns into what the target's baseline offers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scalar;
@@ -102,6 +164,9 @@ impl Isa for Scalar {
     type V = F32s;
 
     const GROUPS: &'static [usize] = &[2, 1];
+    const INT_GROUPS: &'static [usize] = &[2, 1];
+    const OFFSET: i32 = 0;
+    const QUAD_WORDS: usize = 1;
 
     #[inline(always)]
     fn splat(self, x: f32) -> F32s {
@@ -119,17 +184,24 @@ impl Isa for Scalar {
     fn load_i8(self, x: &[i8; LANES]) -> F32s {
         F32s(x.map(f32::from))
     }
-}
-
-/// One lane after the other, through the scalar implementation of the same trait.
-macro_rules! by_lane {
-    ($n:ident => $e:expr) => {{
-        let mut out = [Default::default(); LANES];
-        for $n in 0..LANES {
-            out[$n] = $e;
-        }
-        out
-    }};
+    #[inline(always)]
+    fn dot_quads(self, acc: I32s, w: I32s, x: [i32; 2]) -> I32s {
+        let x = x[0].to_le_bytes();
+        I32s(by_lane!(n => {
+            let w = w.0[n].to_le_bytes();
+            let product = |i: usize| i32::from(w[i] as i8) * i32::from(x[i] as i8);
+            acc.0[n].wrapping_add(product(0) + product(1) + product(2) + product(3))
+        }))
+    }
+    #[inline(always)]
+    fn dot_pairs(self, acc: I32s, w: I32s, x: i32) -> I32s {
+        let product = |w: i32| i32::from(w as i16) * i32::from(x as i16) + (w >> 16) * (x >> 16);
+        I32s(by_lane!(n => acc.0[n].wrapping_add(product(w.0[n]))))
+    }
+    #[inline(always)]
+    fn mul_int(self, a: I32s, b: I32s) -> I32s {
+        I32s(by_lane!(n => a.0[n].wrapping_mul(b.0[n])))
+    }
 }
 
 impl Lanes for F32s {

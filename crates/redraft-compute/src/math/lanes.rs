@@ -30,7 +30,8 @@ pub trait Lanes: Copy {
     /// An integral number as an integer. The canonical functions call it for |x| < 2^24 only, where all
     /// hardware conversions agree.
     fn to_int(self) -> Self::Int;
-    /// An integer as a number. The canonical functions call it for |i| < 2^24 only, where it is exact.
+    /// An integer as a number, rounded to nearest, ties to even. The canonical functions call it for
+    /// |i| < 2^24 only, where it is exact; larger integers are the sums of integer products.
     fn from_int(i: Self::Int) -> Self;
 
     /// `if self < o { o } else { self }`: a NaN in `o` is ignored, and of two zeros `self` is taken.

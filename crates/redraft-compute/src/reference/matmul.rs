@@ -1,8 +1,9 @@
 //! Products with weights.
 
-use redraft_gguf::codec;
+use redraft_gguf::{BlockCodec, Unpacked, codec};
 
 use super::arithmetic::Arithmetic;
+use super::product::Operand;
 use crate::host::OpCx;
 use crate::math;
 use crate::op::MatMul;
@@ -10,26 +11,53 @@ use crate::{ComputeError, Weight, WeightId};
 
 /// One weight, decoded row by row.
 pub(super) struct Rows<'a, A: Arithmetic> {
-    weight: &'a Weight,
+    pub(super) weight: &'a Weight,
     raw: Vec<f32>,
     row: Vec<A::R>,
+    blocks: Vec<Unpacked>,
+    /// Matrix and row of `blocks`.
+    unpacked: Option<[usize; 2]>,
 }
 
 impl<'a, A: Arithmetic> Rows<'a, A> {
     pub(super) fn new(weight: &'a Weight) -> Self {
-        Rows { weight, raw: vec![0.0; weight.cols], row: Vec::with_capacity(weight.cols) }
+        Rows {
+            weight,
+            raw: vec![0.0; weight.cols],
+            row: Vec::with_capacity(weight.cols),
+            blocks: Vec::new(),
+            unpacked: None,
+        }
     }
 
     /// Row `row` of matrix `expert`: dequantized, and flushed to zero below 2^-50.
     pub(super) fn get(&mut self, expert: usize, row: usize) -> Result<&[A::R], ComputeError> {
-        let codec = codec(self.weight.dtype).ok_or_else(|| ComputeError::UnsupportedType {
-            weight: self.weight.name.clone(),
-            dtype: self.weight.dtype.name().to_string(),
-        })?;
+        let codec = self.codec()?;
         codec.dequantize(self.weight.row(expert, row), &mut self.raw);
         self.row.clear();
         self.row.extend(self.raw.iter().map(|&w| A::weight(math::flush(w))));
         Ok(&self.row)
+    }
+
+    /// The same row as integers.
+    pub(super) fn blocks(&mut self, expert: usize, row: usize) -> Result<&[Unpacked], ComputeError> {
+        if self.unpacked != Some([expert, row]) {
+            let codec = self.codec()?;
+            let bytes = self.weight.row(expert, row);
+            self.blocks.resize_with(bytes.len() / codec.block_bytes(), Unpacked::new);
+            for (bytes, block) in bytes.chunks_exact(codec.block_bytes()).zip(&mut self.blocks) {
+                codec.unpack(bytes, block);
+            }
+            self.unpacked = Some([expert, row]);
+        }
+        Ok(&self.blocks)
+    }
+
+    fn codec(&self) -> Result<&'static dyn BlockCodec, ComputeError> {
+        codec(self.weight.dtype).ok_or_else(|| ComputeError::UnsupportedType {
+            weight: self.weight.name.clone(),
+            dtype: self.weight.dtype.name().to_string(),
+        })
     }
 }
 
@@ -54,16 +82,17 @@ pub(super) fn dot_rows<A: Arithmetic>(acc: &mut [A::R], xt: &[A::R], w: &[A::R])
     }
 }
 
-/// `out[t][n] = sum_k x[t][k] * w[n][k]`, `k` ascending from +0, then `+ bias[n]`.
+/// `out[t][n] = sum_k x[t][k] * w[n][k]`, `k` ascending from +0 (in `fast`, unit after unit), then `+ bias[n]`.
 pub(super) fn matmul<A: Arithmetic>(o: &MatMul, cx: &mut OpCx<'_, A::R>) -> Result<(), ComputeError> {
     let (rows, n_out) = (o.out.rows(), o.out.cols());
     let bias = o.bias.map(|b| vector::<A>(cx, b)).transpose()?;
     let mut out = cx.take_real(o.out);
-    let xt = transpose(cx.real(o.x), rows, o.x.cols()); // [cols, rows]
-    let mut w = Rows::<A>::new(cx.weights.get(o.w)?);
+    let weight = cx.weights.get(o.w)?;
+    let x = Operand::new(weight, o.numerics, cx.real(o.x), rows)?;
+    let mut w = Rows::<A>::new(weight);
     let mut acc = vec![A::R::default(); rows];
     for n in 0..n_out {
-        dot_rows::<A>(&mut acc, &xt, w.get(0, n)?);
+        x.dot(&mut w, [0, n], &mut acc)?;
         for (t, &y) in acc.iter().enumerate() {
             let y = bias.as_ref().map_or(y, |b| y + b[n]);
             out[t * n_out + n] = A::store(y);

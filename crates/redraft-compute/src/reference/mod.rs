@@ -13,6 +13,7 @@ mod embed;
 mod matmul;
 mod moe;
 mod norm;
+mod product;
 mod rope;
 mod softmax;
 mod stats;
@@ -84,6 +85,7 @@ impl<A: Arithmetic> HostKernels for Reference<A> {
     }
 
     fn run_op(&mut self, op: &Op, cx: &mut OpCx<'_, A::R>) -> Result<(), ComputeError> {
+        op.numerics().check(A::PRECISION)?;
         match op {
             Op::Embed(o) => embed::embed::<A>(o, cx),
             Op::SoftEmbed(o) => embed::soft_embed::<A>(o, cx),

@@ -1,11 +1,12 @@
 //! Mixture of experts: router and experts.
 
 use super::arithmetic::Arithmetic;
-use super::matmul::{Rows, dot_rows, transpose, vector};
+use super::matmul::{Rows, vector};
+use super::product::Operand;
 use super::softmax::probabilities;
 use crate::host::OpCx;
 use crate::op::{GateUp, MoeExperts, MoeRoute};
-use crate::{ComputeError, Weight};
+use crate::{ComputeError, Numerics, Weight};
 
 /// Probabilities over all experts; then `top_k` times the largest that is not chosen yet, the lower id first
 /// among equals. The weights are the chosen probabilities `w`; renormalized they are `w * recip(sum w)`, the
@@ -57,6 +58,17 @@ struct Gates<'a, A: Arithmetic> {
 }
 
 impl<'a, A: Arithmetic> Gates<'a, A> {
+    /// Rows of activations for the gate projection and for the up projection.
+    fn operands(
+        &self,
+        numerics: Numerics,
+        x: &[A::R],
+        rows: usize,
+    ) -> Result<[Operand<A::R>; 2], ComputeError> {
+        let of = |w: &Rows<'a, A>| Operand::new(w.weight, numerics, x, rows);
+        Ok([of(&self.gate)?, of(&self.up)?])
+    }
+
     fn new(cx: &'a OpCx<'_, A::R>, gate_up: GateUp, ff: usize) -> Result<Self, ComputeError> {
         let (gate, up, up_from): (&Weight, &Weight, usize) = match gate_up {
             GateUp::Fused(w) => (cx.weights.get(w)?, cx.weights.get(w)?, ff),
@@ -94,20 +106,21 @@ pub(super) fn experts<A: Arithmetic>(o: &MoeExperts, cx: &mut OpCx<'_, A::R>) ->
     for (expert, slots) in slots_of.iter().enumerate().filter(|(_, s)| !s.is_empty()) {
         let m = slots.len();
         let rows: Vec<A::R> = slots.iter().flat_map(|s| &x[s / k * n..][..n]).copied().collect();
-        let xt = transpose(&rows, m, n); // [n, m]
+        let [gate_x, up_x] = gates.operands(o.numerics, &rows, m)?;
         let (mut gate, mut up) = (vec![A::R::default(); m], vec![A::R::default(); m]);
-        let mut h = Vec::with_capacity(ff * m); // [ff, m]
+        let mut h = vec![A::R::default(); m * ff]; // [m, ff]
         for f in 0..ff {
-            dot_rows::<A>(&mut gate, &xt, gates.gate.get(expert, f)?);
-            dot_rows::<A>(&mut up, &xt, gates.up.get(expert, gates.up_from + f)?);
-            h.extend(gate.iter().zip(&up).map(|(&gate, &up)| {
+            gate_x.dot(&mut gates.gate, [expert, f], &mut gate)?;
+            up_x.dot(&mut gates.up, [expert, gates.up_from + f], &mut up)?;
+            for ((h, &gate), &up) in h[f..].iter_mut().step_by(ff).zip(&gate).zip(&up) {
                 let a = A::round(A::activation(o.act, A::store(gate)));
-                A::store(a * A::store(up))
-            }));
+                *h = A::store(a * A::store(up));
+            }
         }
+        let h = Operand::new(down.weight, o.numerics, &h, m)?;
         let mut acc = vec![A::R::default(); m];
         for i in 0..n_out {
-            dot_rows::<A>(&mut acc, &h, down.get(expert, i)?);
+            h.dot(&mut down, [expert, i], &mut acc)?;
             for (&slot, &acc) in slots.iter().zip(&acc) {
                 y[slot * n_out + i] = A::store(acc);
             }

@@ -1,11 +1,15 @@
 //! Each op on values that can be computed by hand, and all of them in f32 against f64.
 
+use std::sync::Arc;
+
+use redraft_gguf::{Bytes, DType};
+
 use super::stats::sample;
-use super::testing::{Data, W, backend, distance, noise, noise32, run, table};
+use super::testing::{Data, Outputs, W, backend, distance, noise, noise32, run, table};
 use crate::backend::{InputData, KvLayout, Precision};
 use crate::op::{Activation, Factor, GateUp, Mask, RopeStyle};
 use crate::program::{AttentionSpec, Blind, ProgramBuilder};
-use crate::{ComputeError, Kind, Val, WeightId};
+use crate::{ComputeError, Kind, Numerics, Val, Weight, WeightId, WeightTable};
 
 const EXACT: [Precision; 2] = [Precision::F32, Precision::F64];
 
@@ -480,4 +484,47 @@ fn other_levels_and_missing_caches_are_refused() {
     let seq = be.seq_create(&KvLayout::default()).unwrap();
     let e = be.run(&b.finish(), seq, &[], &mut Blind).unwrap_err();
     assert!(matches!(e, ComputeError::CacheLength { expected: 3, found: 0 }), "{e}");
+}
+
+/// Two blocks of Q8_0 by hand: codes of the activations 127 and -64 (63.5 is a tie, -63.5 too), then 2 of 127.
+#[test]
+fn fast_products_are_integers_inside_a_block() {
+    let mut weights = WeightTable::default();
+    let mut bytes = Vec::new();
+    for codes in [[3i8, -5], [100, 7]] {
+        bytes.extend(redraft_gguf::f32_to_f16(0.5).to_le_bytes());
+        bytes.extend((0..32).map(|i| if i < 2 { codes[i] as u8 } else { 0 }));
+    }
+    let (dtype, bytes) = (DType::Q8_0, Bytes::from(bytes));
+    let w = weights.add(Weight { name: "w".into(), dtype, experts: 1, rows: 1, cols: 64, bytes }).unwrap();
+    let weights = Arc::new(weights);
+    let mut x = vec![0.0; 64];
+    (x[0], x[1], x[32], x[33]) = (127.0, -63.5, 0.25 * 127.0, 0.5);
+    let run = |numerics| {
+        let mut b = ProgramBuilder::new(&weights, 0, 1);
+        b.set_numerics(numerics);
+        let v = b.input("x", 64, Kind::Real).unwrap();
+        let y = b.matmul(v, w).unwrap();
+        b.output(y);
+        let mut out = Outputs::default();
+        let mut backend = backend(Precision::F32, &weights);
+        let seq = backend.seq_create(&KvLayout::default()).unwrap();
+        backend.run(&b.finish(), seq, &[InputData::F32(&x)], &mut out).unwrap();
+        out.0.remove(0)
+    };
+    // 0.5 * (3 * 127 + 5 * 64) + 0.125 * (100 * 127 + 7 * 2)
+    assert!(distance(run(Numerics::Fast).real(), &[350.5 + 1589.25]) < 3e-7);
+    assert!(distance(run(Numerics::Exact).real(), &[349.25 + 1589.25]) < 3e-7);
+}
+
+#[test]
+fn fast_is_for_canonical_f32_only() {
+    let w: [W<'_>; 1] = [("w", [1, 1, 1], &[1.0])];
+    for p in [Precision::F64, Precision::Bf16] {
+        let e = run(p, &w, 1, &[real(&[1.0])], |b, v, w| {
+            b.set_numerics(Numerics::Fast);
+            Ok(vec![b.matmul(v[0], w[0])?])
+        });
+        assert!(matches!(e, Err(ComputeError::Unavailable { what: "numerics", .. })), "{e:?}");
+    }
 }

@@ -1,11 +1,14 @@
 //! Types whose four-bit codes stand for numbers from a table.
 
+use super::bits::put;
 use super::search::Codes;
 
 /// A table of sixteen numbers. Two codes may stand for the same one.
 pub(super) struct Codebook {
     /// By code.
     numbers: [i8; 16],
+    /// The numbers of two codes by the byte that holds them, that of the lower four bits in the lower byte.
+    pairs: [u16; 256],
     low: f32,
     high: f32,
     /// The number nearest to x by the smallest integer that is not below 2 (x - low): the middle between two
@@ -36,13 +39,29 @@ impl Codebook {
             }
             half += 1;
         }
-        Codebook { numbers, low: low as f32, high: high as f32, nearest }
+        let mut pairs = [0; 256];
+        let mut byte = 0;
+        while byte < 256 {
+            let (first, second) = (numbers[byte & 15] as u8, numbers[byte >> 4] as u8);
+            pairs[byte] = first as u16 | (second as u16) << 8;
+            byte += 1;
+        }
+        Codebook { numbers, pairs, low: low as f32, high: high as f32, nearest }
     }
 
-    /// From codes to numbers.
-    pub(super) fn look_up(&self, codes: &mut [i8]) {
-        for code in codes {
-            *code = self.numbers[(*code & 15) as usize];
+    /// The numbers of the lower and of the upper four bits of bytes, a multiple of eight of them.
+    #[inline(always)]
+    pub(super) fn split(&self, bytes: &[u8], low: &mut [i8], high: &mut [i8]) {
+        let (low, high) = (low.as_chunks_mut::<8>().0, high.as_chunks_mut::<8>().0);
+        for ((bytes, low), high) in bytes.as_chunks::<8>().0.iter().zip(low).zip(high) {
+            let (mut first, mut second) = (0, 0);
+            for (i, &b) in bytes.iter().enumerate() {
+                let pair = u64::from(self.pairs[usize::from(b)]);
+                first |= (pair & 0xFF) << (8 * i);
+                second |= (pair >> 8) << (8 * i);
+            }
+            put(first, low);
+            put(second, high);
         }
     }
 
@@ -97,7 +116,9 @@ mod tests {
         let mut codes = table;
         book.codes_of(&mut codes);
         assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6, 7, 0, 9, 10, 11, 12, 13, 14, 15]);
-        book.look_up(&mut codes);
-        assert_eq!(codes, table);
+        let bytes: [u8; 8] = std::array::from_fn(|i| (codes[i] | codes[i + 8] << 4) as u8);
+        let (mut low, mut high) = ([0; 8], [0; 8]);
+        book.split(&bytes, &mut low, &mut high);
+        assert_eq!((&low[..], &high[..]), table.split_at(8));
     }
 }

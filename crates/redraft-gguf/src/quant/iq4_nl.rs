@@ -7,9 +7,9 @@
 //! weight i = d * table[code[i]]
 //! ```
 
-use super::bits::{f16_at, join_nibbles, split_nibbles};
+use super::bits::{f16_at, join_nibbles};
 use super::codebook::Codebook;
-use super::{Encoder, QuantEncode, QuantFormat, Unpacked, search};
+use super::{CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, search, unpack_common};
 use crate::DType;
 
 pub(super) struct IQ4Nl;
@@ -29,11 +29,20 @@ impl QuantFormat for IQ4Nl {
     const ENCODER: Option<Encoder> = Some(Encoder::of::<IQ4Nl>());
 
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
+        unpack_common::<Self>(block, out);
+    }
+}
+
+impl CommonFormat for IQ4Nl {
+    #[inline(always)]
+    fn unpack_scales(block: &[u8], out: &mut Unpacked) {
         out.single(LEN, f16_at(block, 0));
-        let codes = &mut out.codes[..LEN];
+    }
+
+    #[inline(always)]
+    fn unpack_codes(block: &[u8], codes: &mut [i8]) {
         let (low, high) = codes.split_at_mut(16);
-        split_nibbles(&block[2..], low, high);
-        TABLE.look_up(codes);
+        TABLE.split(&block[2..], low, high);
     }
 }
 

@@ -13,9 +13,9 @@
 //! weight i = (d * (scale[s] - 32)) * table[code[i]],  s = i / 32
 //! ```
 
-use super::bits::{f16_at, join_nibbles, split_nibbles};
+use super::bits::{f16_at, join_nibbles};
 use super::iq4_nl::TABLE;
-use super::{Encoder, QuantEncode, QuantFormat, Unpacked, search};
+use super::{CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, search, unpack_common};
 use crate::DType;
 
 pub(super) struct IQ4Xs;
@@ -31,17 +31,27 @@ impl QuantFormat for IQ4Xs {
     const ENCODER: Option<Encoder> = Some(Encoder::of::<IQ4Xs>());
 
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
+        unpack_common::<Self>(block, out);
+    }
+}
+
+impl CommonFormat for IQ4Xs {
+    #[inline(always)]
+    fn unpack_scales(block: &[u8], out: &mut Unpacked) {
         out.scaled(LEN, 32, f16_at(block, 0));
         let high = u16::from_le_bytes([block[2], block[3]]);
         for (s, scale) in out.scales[..8].iter_mut().enumerate() {
             let low = block[4 + s / 2] >> (s % 2 * 4) & 15;
             *scale = i32::from(u16::from(low) | (high >> (2 * s) & 3) << 4) - 32;
         }
-        for (qs, codes) in block[8..].chunks_exact(16).zip(out.codes.chunks_exact_mut(32)) {
+    }
+
+    #[inline(always)]
+    fn unpack_codes(block: &[u8], codes: &mut [i8]) {
+        for (qs, codes) in block[8..].chunks_exact(16).zip(codes.chunks_exact_mut(32)) {
             let (low, high) = codes.split_at_mut(16);
-            split_nibbles(qs, low, high);
+            TABLE.split(qs, low, high);
         }
-        TABLE.look_up(&mut out.codes);
     }
 }
 

@@ -17,6 +17,7 @@ use super::search::Shape;
 pub(super) const SHAPE: Shape = Shape { sub_len: 32, top: 63 };
 
 /// Reads the eight scales and minima.
+#[inline(always)]
 pub(super) fn unpack(packed: &[u8], scales: &mut [i32], mins: &mut [u8]) {
     for j in 0..4 {
         let (s, m, rest) = (packed[j], packed[j + 4], packed[j + 8]);

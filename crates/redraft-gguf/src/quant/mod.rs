@@ -154,12 +154,14 @@ impl Unpacked {
     }
 
     /// Starts a block of one sub-block with scale 1 and no minimum.
+    #[inline(always)]
     fn single(&mut self, len: usize, d: f32) {
         self.scaled(len, len, d);
         self.scales[0] = 1;
     }
 
     /// Starts a block of sub-blocks whose scales follow, without minima.
+    #[inline(always)]
     fn scaled(&mut self, len: usize, sub_len: usize, d: f32) {
         (self.len, self.sub_len) = (len, sub_len);
         (self.d, self.dmin) = (d, 0.0);
@@ -262,7 +264,11 @@ pub fn codec(dtype: DType) -> Option<&'static dyn BlockCodec> {
 }
 
 /// What a quantized type defines; [`BlockCodec`] follows from it.
-trait QuantFormat: Sync + Send {
+///
+/// Code that unpacks many blocks takes the type as a parameter, by [`visit_format`]: the layout is then compiled into
+/// the loop over the blocks, for the instruction set of that loop.
+pub trait QuantFormat: Sync + Send {
+    /// The type.
     const DTYPE: DType;
     /// Weights per block.
     const LEN: usize;
@@ -272,7 +278,7 @@ trait QuantFormat: Sync + Send {
     /// How it is written; `None` for types that are only read.
     const ENCODER: Option<Encoder> = None;
 
-    /// Unpacks a block of `BYTES` bytes.
+    /// Unpacks a block of `BYTES` bytes; a shorter one panics.
     fn unpack_block(block: &[u8], out: &mut Unpacked);
 }
 
@@ -307,6 +313,51 @@ impl<T: QuantFormat> BlockCodec for T {
     fn encoder(&self) -> Option<Encoder> {
         T::ENCODER
     }
+}
+
+/// A type that most published files consist of. Scales and codes of a block are unpacked apart, so that codes can
+/// be written where they are used.
+pub trait CommonFormat: QuantFormat {
+    /// Unpacks all of a block but its codes.
+    fn unpack_scales(block: &[u8], out: &mut Unpacked);
+
+    /// Unpacks the `LEN` codes of a block.
+    fn unpack_codes(block: &[u8], codes: &mut [i8]);
+}
+
+/// [`QuantFormat::unpack_block`] of a type whose scales and codes are unpacked apart.
+fn unpack_common<F: CommonFormat>(block: &[u8], out: &mut Unpacked) {
+    F::unpack_scales(block, out);
+    F::unpack_codes(block, &mut out.codes[..F::LEN]);
+}
+
+/// What is done with a format.
+pub trait FormatVisitor {
+    /// What comes of it.
+    type Output;
+
+    /// Called with the format as `F`.
+    fn visit<F: CommonFormat>(self) -> Self::Output;
+}
+
+/// Calls the visitor with the format of a type, if it is one of [`CommonFormat`]: `Q4_0`, `Q5_0`, `Q5_1`, `Q8_0`, `Q2_K` to `Q6_K`, `IQ4_NL`, `IQ4_XS`, `MXFP4`. Other types have their [`BlockCodec`].
+#[inline(always)]
+pub fn visit_format<V: FormatVisitor>(dtype: DType, visitor: V) -> Option<V::Output> {
+    Some(match dtype {
+        DType::Q4_0 => visitor.visit::<q4_0::Q4_0>(),
+        DType::Q5_0 => visitor.visit::<q5_0::Q5_0>(),
+        DType::Q5_1 => visitor.visit::<q5_1::Q5_1>(),
+        DType::Q8_0 => visitor.visit::<q8_0::Q8_0>(),
+        DType::Q2_K => visitor.visit::<q2_k::Q2K>(),
+        DType::Q3_K => visitor.visit::<q3_k::Q3K>(),
+        DType::Q4_K => visitor.visit::<q4_k::Q4K>(),
+        DType::Q5_K => visitor.visit::<q5_k::Q5K>(),
+        DType::Q6_K => visitor.visit::<q6_k::Q6K>(),
+        DType::IQ4_NL => visitor.visit::<iq4_nl::IQ4Nl>(),
+        DType::IQ4_XS => visitor.visit::<iq4_xs::IQ4Xs>(),
+        DType::MXFP4 => visitor.visit::<mxfp4::Mxfp4>(),
+        _ => return None,
+    })
 }
 
 /// Checks that `n_bytes` bytes are whole blocks and hold `n_weights` weights.

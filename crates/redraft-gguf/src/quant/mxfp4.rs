@@ -14,10 +14,10 @@
 //! The specification makes e = 255 a NaN. ggml and gguf-py read it as 2^128, and so does this codec; no writer
 //! makes it.
 
-use super::bits::{join_nibbles, split_nibbles};
+use super::bits::join_nibbles;
 use super::codebook::Codebook;
 use super::search::Affine;
-use super::{Encoder, QuantEncode, QuantFormat, Unpacked};
+use super::{CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, unpack_common};
 use crate::DType;
 
 pub(super) struct Mxfp4;
@@ -30,6 +30,7 @@ const _: () = assert!(BYTES == 1 + LEN / 2);
 pub(super) static TABLE: Codebook = Codebook::new([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12]);
 
 /// 2^(e - 128). Exact: the two smallest are subnormal.
+#[inline(always)]
 fn half_scale(e: u8) -> f32 {
     f32::from_bits(if e < 2 { 0x0020_0000 << e } else { u32::from(e - 1) << 23 })
 }
@@ -41,11 +42,20 @@ impl QuantFormat for Mxfp4 {
     const ENCODER: Option<Encoder> = Some(Encoder::of::<Mxfp4>());
 
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
+        unpack_common::<Self>(block, out);
+    }
+}
+
+impl CommonFormat for Mxfp4 {
+    #[inline(always)]
+    fn unpack_scales(block: &[u8], out: &mut Unpacked) {
         out.single(LEN, half_scale(block[0]));
-        let codes = &mut out.codes[..LEN];
+    }
+
+    #[inline(always)]
+    fn unpack_codes(block: &[u8], codes: &mut [i8]) {
         let (low, high) = codes.split_at_mut(16);
-        split_nibbles(&block[1..], low, high);
-        TABLE.look_up(codes);
+        TABLE.split(&block[1..], low, high);
     }
 }
 

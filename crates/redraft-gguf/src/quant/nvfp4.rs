@@ -17,7 +17,6 @@
 //! Bit 7 of a scale is ignored. 0x7F, the NaN of E4M3, is read as 0 and 0xFF as 480, as ggml and gguf-py read
 //! them. A file may have a further scale for the whole tensor; that is a tensor of its own.
 
-use super::bits::split_nibbles;
 use super::mxfp4::TABLE;
 use super::{QuantFormat, Unpacked};
 use crate::DType;
@@ -58,9 +57,8 @@ impl QuantFormat for Nvfp4 {
         let codes = &mut out.codes[..LEN];
         for (qs, codes) in block[4..].chunks_exact(8).zip(codes.chunks_exact_mut(16)) {
             let (low, high) = codes.split_at_mut(8);
-            split_nibbles(qs, low, high);
+            TABLE.split(qs, low, high);
         }
-        TABLE.look_up(codes);
     }
 }
 

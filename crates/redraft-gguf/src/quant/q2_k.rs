@@ -13,7 +13,7 @@
 
 use super::bits::{f16_at, join_quarters, split_quarters};
 use super::search::{self, Shape};
-use super::{Encoder, QuantEncode, QuantFormat, Unpacked};
+use super::{CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, unpack_common};
 use crate::DType;
 
 pub(super) struct Q2K;
@@ -29,12 +29,23 @@ impl QuantFormat for Q2K {
     const ENCODER: Option<Encoder> = Some(Encoder::of::<Q2K>());
 
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
+        unpack_common::<Self>(block, out);
+    }
+}
+
+impl CommonFormat for Q2K {
+    #[inline(always)]
+    fn unpack_scales(block: &[u8], out: &mut Unpacked) {
         out.scaled(LEN, 16, f16_at(block, 80));
         out.dmin = f16_at(block, 82);
         for ((scale, min), &b) in out.scales.iter_mut().zip(&mut out.mins).zip(&block[..16]) {
             (*scale, *min) = (i32::from(b & 15), b >> 4);
         }
-        for (qs, codes) in block[16..80].chunks_exact(32).zip(out.codes.chunks_exact_mut(128)) {
+    }
+
+    #[inline(always)]
+    fn unpack_codes(block: &[u8], codes: &mut [i8]) {
+        for (qs, codes) in block[16..80].chunks_exact(32).zip(codes.chunks_exact_mut(128)) {
             split_quarters(qs, codes);
         }
     }

@@ -15,8 +15,8 @@
 //! weight i = (d * (scale[s] - 32)) * (code[i] - 4),  s = i / 16
 //! ```
 
-use super::bits::{add_bit, f16_at, join_quarters, split_quarters, take_bit};
-use super::{Encoder, QuantEncode, QuantFormat, Unpacked, search};
+use super::bits::{f16_at, field, join_quarters, minus, put, take_bit, word_at};
+use super::{CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, search, unpack_common};
 use crate::DType;
 
 pub(super) struct Q3K;
@@ -32,6 +32,13 @@ impl QuantFormat for Q3K {
     const ENCODER: Option<Encoder> = Some(Encoder::of::<Q3K>());
 
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
+        unpack_common::<Self>(block, out);
+    }
+}
+
+impl CommonFormat for Q3K {
+    #[inline(always)]
+    fn unpack_scales(block: &[u8], out: &mut Unpacked) {
         out.scaled(LEN, 16, f16_at(block, 108));
         let scales = &block[96..108];
         for (s, scale) in out.scales.iter_mut().enumerate() {
@@ -39,11 +46,19 @@ impl QuantFormat for Q3K {
             let high = scales[8 + s % 4] >> (s / 4 * 2) & 3;
             *scale = i32::from(low | high << 4) - 32;
         }
-        for (qs, codes) in block[32..96].chunks_exact(32).zip(out.codes.chunks_exact_mut(128)) {
-            split_quarters(qs, codes);
+    }
+
+    #[inline(always)]
+    fn unpack_codes(block: &[u8], codes: &mut [i8]) {
+        let halves = block[32..96].chunks_exact(32).zip(codes.chunks_exact_mut(128));
+        for (half, (qs, codes)) in halves.enumerate() {
+            for (l, codes) in codes.chunks_exact_mut(32).enumerate() {
+                for (m, codes) in codes.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+                    let bit = field(word_at(block, m), 4 * half + l, 1);
+                    put(minus(4, field(word_at(qs, m), 2 * l, 2) | bit << 2), codes);
+                }
+            }
         }
-        add_bit(&block[..32], 2, &mut out.codes);
-        out.codes.iter_mut().for_each(|c| *c -= 4);
     }
 }
 

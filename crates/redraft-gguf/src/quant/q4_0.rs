@@ -8,7 +8,7 @@
 //! ```
 
 use super::bits::{f16_at, join_nibbles, split_nibbles};
-use super::{Encoder, QuantEncode, QuantFormat, Unpacked, search};
+use super::{CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, search, unpack_common};
 use crate::DType;
 
 pub(super) struct Q4_0;
@@ -24,10 +24,20 @@ impl QuantFormat for Q4_0 {
     const ENCODER: Option<Encoder> = Some(Encoder::of::<Q4_0>());
 
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
+        unpack_common::<Self>(block, out);
+    }
+}
+
+impl CommonFormat for Q4_0 {
+    #[inline(always)]
+    fn unpack_scales(block: &[u8], out: &mut Unpacked) {
         out.single(LEN, f16_at(block, 0));
-        let (low, high) = out.codes[..LEN].split_at_mut(16);
-        split_nibbles(&block[2..], low, high);
-        out.codes[..LEN].iter_mut().for_each(|c| *c -= 8);
+    }
+
+    #[inline(always)]
+    fn unpack_codes(block: &[u8], codes: &mut [i8]) {
+        let (low, high) = codes.split_at_mut(16);
+        split_nibbles(&block[2..], 8, low, high);
     }
 }
 

@@ -29,7 +29,7 @@ impl QuantFormat for Q4_1 {
         out.dmin = -f16_at(block, 2);
         out.mins[0] = 1;
         let (low, high) = out.codes[..LEN].split_at_mut(16);
-        split_nibbles(&block[4..], low, high);
+        split_nibbles(&block[4..], 0, low, high);
     }
 }
 

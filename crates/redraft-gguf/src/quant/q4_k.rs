@@ -13,7 +13,7 @@
 //! ```
 
 use super::bits::{f16_at, join_nibbles, split_nibbles};
-use super::{Encoder, QuantEncode, QuantFormat, Unpacked, k_scales, search};
+use super::{CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, k_scales, search, unpack_common};
 use crate::DType;
 
 pub(super) struct Q4K;
@@ -29,10 +29,21 @@ impl QuantFormat for Q4K {
     const ENCODER: Option<Encoder> = Some(Encoder::of::<Q4K>());
 
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
+        unpack_common::<Self>(block, out);
+    }
+}
+
+impl CommonFormat for Q4K {
+    #[inline(always)]
+    fn unpack_scales(block: &[u8], out: &mut Unpacked) {
         (out.len, out.sub_len) = (LEN, 32);
         (out.d, out.dmin) = (f16_at(block, 0), f16_at(block, 2));
         k_scales::unpack(&block[4..16], &mut out.scales, &mut out.mins);
-        unpack_nibbles(&block[16..], &mut out.codes);
+    }
+
+    #[inline(always)]
+    fn unpack_codes(block: &[u8], codes: &mut [i8]) {
+        unpack_nibbles(&block[16..], codes);
     }
 }
 
@@ -48,10 +59,11 @@ impl QuantEncode for Q4K {
 }
 
 /// Reads the low four bits of 256 codes from 128 bytes.
-pub(super) fn unpack_nibbles(qs: &[u8], codes: &mut [i8; LEN]) {
+#[inline(always)]
+pub(super) fn unpack_nibbles(qs: &[u8], codes: &mut [i8]) {
     for (qs, codes) in qs.chunks_exact(32).zip(codes.chunks_exact_mut(64)) {
         let (low, high) = codes.split_at_mut(32);
-        split_nibbles(qs, low, high);
+        split_nibbles(qs, 0, low, high);
     }
 }
 

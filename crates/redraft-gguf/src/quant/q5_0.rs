@@ -8,8 +8,8 @@
 //! weight i = d * (code[i] - 16)
 //! ```
 
-use super::bits::{f16_at, join_nibbles, split_nibbles};
-use super::{Encoder, QuantEncode, QuantFormat, Unpacked, search};
+use super::bits::{f16_at, field, join_nibbles, minus, put, spread, word_at};
+use super::{CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, search, unpack_common};
 use crate::DType;
 
 pub(super) struct Q5_0;
@@ -25,9 +25,19 @@ impl QuantFormat for Q5_0 {
     const ENCODER: Option<Encoder> = Some(Encoder::of::<Q5_0>());
 
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
+        unpack_common::<Self>(block, out);
+    }
+}
+
+impl CommonFormat for Q5_0 {
+    #[inline(always)]
+    fn unpack_scales(block: &[u8], out: &mut Unpacked) {
         out.single(LEN, f16_at(block, 0));
-        unpack_five_bits(&block[2..], &mut out.codes);
-        out.codes[..LEN].iter_mut().for_each(|c| *c -= 16);
+    }
+
+    #[inline(always)]
+    fn unpack_codes(block: &[u8], codes: &mut [i8]) {
+        unpack_five_bits(&block[2..], 16, codes);
     }
 }
 
@@ -42,13 +52,13 @@ impl QuantEncode for Q5_0 {
     }
 }
 
-/// Reads 32 codes of 0..=31 from four bytes of high bits and 16 bytes of low bits.
-pub(super) fn unpack_five_bits(bytes: &[u8], codes: &mut [i8]) {
+/// Reads 32 codes of 0..=31, less `n`, from four bytes of high bits and 16 bytes of low bits.
+#[inline(always)]
+pub(super) fn unpack_five_bits(bytes: &[u8], n: u8, codes: &mut [i8]) {
     let high_bits = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-    let (low, high) = codes[..LEN].split_at_mut(16);
-    split_nibbles(&bytes[4..], low, high);
-    for (i, code) in codes[..LEN].iter_mut().enumerate() {
-        *code |= ((high_bits >> i & 1) << 4) as i8;
+    for (i, codes) in codes.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        let low = field(word_at(&bytes[4..], i % 2), i / 2 * 4, 4);
+        put(minus(n, low | spread(high_bits >> (8 * i)) << 4), codes);
     }
 }
 

@@ -9,7 +9,7 @@
 
 use super::bits::f16_at;
 use super::q5_0::{pack_five_bits, unpack_five_bits};
-use super::{Encoder, QuantEncode, QuantFormat, Unpacked, search};
+use super::{CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, search, unpack_common};
 use crate::DType;
 
 pub(super) struct Q5_1;
@@ -24,12 +24,23 @@ impl QuantFormat for Q5_1 {
     const BYTES: usize = BYTES;
     const ENCODER: Option<Encoder> = Some(Encoder::of::<Q5_1>());
 
-    /// The minimum is stored as an addend; subtracting its negative one time is the same operation.
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
+        unpack_common::<Self>(block, out);
+    }
+}
+
+impl CommonFormat for Q5_1 {
+    /// The minimum is stored as an addend; subtracting its negative one time is the same operation.
+    #[inline(always)]
+    fn unpack_scales(block: &[u8], out: &mut Unpacked) {
         out.single(LEN, f16_at(block, 0));
         out.dmin = -f16_at(block, 2);
         out.mins[0] = 1;
-        unpack_five_bits(&block[4..], &mut out.codes);
+    }
+
+    #[inline(always)]
+    fn unpack_codes(block: &[u8], codes: &mut [i8]) {
+        unpack_five_bits(&block[4..], 0, codes);
     }
 }
 

@@ -11,9 +11,9 @@
 //! weight i = (d * scale[s]) * code[i] - (dmin * min[s]),  s = i / 32
 //! ```
 
-use super::bits::{add_bit, f16_at, take_bit};
-use super::q4_k::{pack_nibbles, unpack_nibbles};
-use super::{Encoder, QuantEncode, QuantFormat, Unpacked, k_scales, search};
+use super::bits::{f16_at, field, put, take_bit, word_at};
+use super::q4_k::pack_nibbles;
+use super::{CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, k_scales, search, unpack_common};
 use crate::DType;
 
 pub(super) struct Q5K;
@@ -29,12 +29,29 @@ impl QuantFormat for Q5K {
     const ENCODER: Option<Encoder> = Some(Encoder::of::<Q5K>());
 
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
+        unpack_common::<Self>(block, out);
+    }
+}
+
+impl CommonFormat for Q5K {
+    #[inline(always)]
+    fn unpack_scales(block: &[u8], out: &mut Unpacked) {
         (out.len, out.sub_len) = (LEN, 32);
         (out.d, out.dmin) = (f16_at(block, 0), f16_at(block, 2));
         k_scales::unpack(&block[4..16], &mut out.scales, &mut out.mins);
+    }
+
+    #[inline(always)]
+    fn unpack_codes(block: &[u8], codes: &mut [i8]) {
         let (qh, qs) = block[16..].split_at(32);
-        unpack_nibbles(qs, &mut out.codes);
-        add_bit(qh, 4, &mut out.codes);
+        for (g, (qs, codes)) in qs.chunks_exact(32).zip(codes.chunks_exact_mut(64)).enumerate() {
+            for (half, codes) in codes.chunks_exact_mut(32).enumerate() {
+                for (l, codes) in codes.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+                    let bit = field(word_at(qh, l), 2 * g + half, 1);
+                    put(field(word_at(qs, l), 4 * half, 4) | bit << 4, codes);
+                }
+            }
+        }
     }
 }
 

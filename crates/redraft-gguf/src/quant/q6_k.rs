@@ -15,8 +15,8 @@
 //! weight i = (d * scale[s]) * (code[i] - 32),  s = i / 16
 //! ```
 
-use super::bits::{f16_at, join_nibbles, split_nibbles};
-use super::{Encoder, QuantEncode, QuantFormat, Unpacked, search};
+use super::bits::{f16_at, field, join_nibbles, minus, put, word_at};
+use super::{CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, search, unpack_common};
 use crate::DType;
 
 pub(super) struct Q6K;
@@ -32,17 +32,27 @@ impl QuantFormat for Q6K {
     const ENCODER: Option<Encoder> = Some(Encoder::of::<Q6K>());
 
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
+        unpack_common::<Self>(block, out);
+    }
+}
+
+impl CommonFormat for Q6K {
+    #[inline(always)]
+    fn unpack_scales(block: &[u8], out: &mut Unpacked) {
         out.scaled(LEN, 16, f16_at(block, 208));
         for (scale, &b) in out.scales.iter_mut().zip(&block[192..208]) {
             *scale = i32::from(b as i8);
         }
+    }
+
+    #[inline(always)]
+    fn unpack_codes(block: &[u8], codes: &mut [i8]) {
         let halves = block[..128].chunks_exact(64).zip(block[128..192].chunks_exact(32));
-        for ((ql, qh), codes) in halves.zip(out.codes.chunks_exact_mut(128)) {
-            let (low, high) = codes.split_at_mut(64);
-            split_nibbles(ql, low, high);
+        for ((ql, qh), codes) in halves.zip(codes.chunks_exact_mut(128)) {
             for (quarter, codes) in codes.chunks_exact_mut(32).enumerate() {
-                for (code, &h) in codes.iter_mut().zip(qh) {
-                    *code = (*code | ((h >> (2 * quarter) & 3) << 4) as i8) - 32;
+                for (l, codes) in codes.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+                    let low = field(word_at(ql, quarter % 2 * 4 + l), quarter / 2 * 4, 4);
+                    put(minus(32, low | field(word_at(qh, l), 2 * quarter, 2) << 4), codes);
                 }
             }
         }

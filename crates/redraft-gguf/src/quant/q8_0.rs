@@ -7,8 +7,8 @@
 //! weight i = d * q[i]
 //! ```
 
-use super::bits::f16_at;
-use super::{Encoder, QuantEncode, QuantFormat, Unpacked, search};
+use super::bits::{f16_at, put};
+use super::{CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, search, unpack_common};
 use crate::DType;
 
 pub(super) struct Q8_0;
@@ -24,9 +24,20 @@ impl QuantFormat for Q8_0 {
     const ENCODER: Option<Encoder> = Some(Encoder::of::<Q8_0>());
 
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
+        unpack_common::<Self>(block, out);
+    }
+}
+
+impl CommonFormat for Q8_0 {
+    #[inline(always)]
+    fn unpack_scales(block: &[u8], out: &mut Unpacked) {
         out.single(LEN, f16_at(block, 0));
-        for (code, &b) in out.codes.iter_mut().zip(&block[2..]) {
-            *code = b as i8;
+    }
+
+    #[inline(always)]
+    fn unpack_codes(block: &[u8], codes: &mut [i8]) {
+        for (codes, bytes) in codes.as_chunks_mut::<8>().0.iter_mut().zip(block[2..].as_chunks::<8>().0) {
+            put(u64::from_le_bytes(*bytes), codes);
         }
     }
 }

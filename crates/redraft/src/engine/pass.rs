@@ -151,6 +151,7 @@ pub(crate) fn prompt(
 ) -> Result<(), Error> {
     let ids = as_input(ids, model.shape().vocab_len, "prompt")?;
     let mut b = ProgramBuilder::new(&model.weights, n_past, ids.len());
+    b.set_numerics(model.numerics);
     let v = b.input("ids", 1, Kind::Int)?;
     let hidden = model.arch.prompt(&mut b, v)?;
     // Nothing reads the final norm of a prompt pass but a trace.
@@ -178,6 +179,7 @@ pub fn canvas_pass(
     let n_past = session.tokens().len();
     let ids = as_input(pass.ids, vocab_len, "canvas")?;
     let mut b = ProgramBuilder::new(&model.weights, n_past, ids.len());
+    b.set_numerics(model.numerics);
     let mut inputs = Vec::new();
     let v = b.input("ids", 1, Kind::Int)?;
     inputs.push(InputData::Int(&ids));

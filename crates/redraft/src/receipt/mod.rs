@@ -17,6 +17,7 @@ mod steps;
 
 use std::collections::BTreeMap;
 
+use redraft_compute::Numerics;
 use redraft_gguf::Shown;
 use serde::{Deserialize, Serialize};
 
@@ -135,7 +136,7 @@ impl Receipt {
             version: env!("CARGO_PKG_VERSION").to_string(),
             backend: format!("{} ({})", c.backend, c.level),
             model: digests,
-            numerics: "exact".to_string(),
+            numerics: model.numerics().name().to_string(),
             kv_type: "f32".to_string(),
             seed,
             sampler: request.sampler.name.to_string(),
@@ -189,20 +190,27 @@ impl Receipt {
         Ok(text)
     }
 
-    /// The request that makes the same answer again.
+    /// The mode of computing that the model must be loaded in.
     ///
     /// # Errors
-    /// [`Error::Receipt`] for modes of computing, and [`Error::Request`] for samplers and parameters, that this
+    /// [`Error::Receipt`] for one that this version does not have.
+    pub fn numerics(&self) -> Result<Numerics, Error> {
+        Numerics::ALL.iter().find(|n| n.name() == self.numerics).copied().ok_or_else(|| Error::Receipt {
+            problem: format!("numerics: expected exact or fast, found {}", Shown(&self.numerics)),
+        })
+    }
+
+    /// The request that makes the same answer again with a model in the same mode of computing.
+    ///
+    /// # Errors
+    /// [`Error::Receipt`] for another mode of computing, and [`Error::Request`] for samplers and parameters, that this
     /// version does not have.
     pub fn request(&self, model: &Model) -> Result<Request, Error> {
-        for (what, found, known) in [("numerics", &self.numerics, "exact"), ("kv_type", &self.kv_type, "f32")]
-        {
+        let have = model.numerics().name();
+        for (what, found, known) in [("numerics", &self.numerics, have), ("kv_type", &self.kv_type, "f32")] {
             if found != known {
                 return Err(Error::Receipt {
-                    problem: format!(
-                        "{what}: expected {known}, which is what this version has, found {}",
-                        Shown(found)
-                    ),
+                    problem: format!("{what}: expected {known}, found {}", Shown(found)),
                 });
             }
         }

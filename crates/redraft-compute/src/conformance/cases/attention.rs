@@ -1,6 +1,7 @@
 //! Attention and KvAppend: masks, grouped heads, caches of all lengths around 16 and 256.
 
 use super::{Case, Data, Noise, Setup, Spread, Weights, push};
+use crate::Numerics::Exact;
 use crate::op::Mask;
 use crate::{AttentionSpec, ComputeError, Kind, KvLayout, ProgramBuilder};
 
@@ -41,25 +42,27 @@ pub(super) fn add(list: &mut Vec<Case>) {
                 "{mask:?}, {n_past} cached, {rows} new, {} over {} heads of {}, scale {scale}",
                 heads.n_heads, heads.n_kv_heads, heads.head_dim
             );
-            push(list, "Attention", name, move || attention(n_past, rows, mask, heads, scale, spread));
+            push(list, "Attention", Exact, name, move || attention(n_past, rows, mask, heads, scale, spread));
         }
     }
     let heads = HEADS[1];
     for (name, spread) in [("values over 80 binades", Spread::Wide), ("ties", Spread::Coarse)] {
         for mask in [MASKS[0], MASKS[3]] {
-            push(list, "Attention", format!("{name}, {mask:?}"), move || {
+            push(list, "Attention", Exact, format!("{name}, {mask:?}"), move || {
                 attention(40, 30, mask, heads, 0.25, spread)
             });
         }
     }
-    push(list, "Attention", "a negative scale".into(), move || {
+    push(list, "Attention", Exact, "a negative scale".into(), move || {
         attention(20, 20, MASKS[2], heads, -0.5, Spread::Unit)
     });
-    push(list, "Attention", "scores that overflow".into(), move || {
+    push(list, "Attention", Exact, "scores that overflow".into(), move || {
         attention(4, 4, MASKS[0], heads, 1.0, Spread::Huge)
     });
-    push(list, "Attention", "without a cache".into(), move || no_cache(37, HEADS[3]));
-    push(list, "KvAppend", "the cache grows by passes of 1, 5 and 16".into(), move || passes(&[1, 5, 16, 3]));
+    push(list, "Attention", Exact, "without a cache".into(), move || no_cache(37, HEADS[3]));
+    push(list, "KvAppend", Exact, "the cache grows by passes of 1, 5 and 16".into(), move || {
+        passes(&[1, 5, 16, 3])
+    });
 }
 
 /// Queries, keys and values of a pass; the keys and values are appended, attention comes before that.

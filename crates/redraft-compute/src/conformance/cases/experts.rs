@@ -3,17 +3,18 @@
 use redraft_gguf::DType;
 
 use super::{Case, Data, Setup, Spread, Weights, push, single};
+use crate::Numerics::Exact;
 use crate::op::{Activation, GateUp, Mask};
-use crate::{AttentionSpec, ComputeError, Kind, KvLayout, ProgramBuilder};
+use crate::{AttentionSpec, ComputeError, Kind, KvLayout, Numerics, ProgramBuilder};
 
 /// A shape of experts.
 #[derive(Debug, Clone, Copy)]
-struct Shape {
-    tokens: usize,
-    experts: usize,
-    top_k: usize,
-    n: usize,
-    ff: usize,
+pub(super) struct Shape {
+    pub(super) tokens: usize,
+    pub(super) experts: usize,
+    pub(super) top_k: usize,
+    pub(super) n: usize,
+    pub(super) ff: usize,
 }
 
 pub(super) fn add(list: &mut Vec<Case>) {
@@ -30,7 +31,9 @@ pub(super) fn add(list: &mut Vec<Case>) {
         for fused in [true, false] {
             let act = if i % 2 == 0 { Activation::Silu } else { Activation::GeluTanh };
             let name = format!("F32 {s:?} fused {fused} {act:?}");
-            push(list, "MoeExperts", name, move || experts(DType::F32, DType::F32, s, fused, act, None));
+            push(list, "MoeExperts", Exact, name, move || {
+                experts([DType::F32; 3], s, fused, act, None, Exact)
+            });
         }
     }
     for (gate, down, n, ff) in [
@@ -55,30 +58,33 @@ pub(super) fn add(list: &mut Vec<Case>) {
     ] {
         let s = shape(21, 6, 3, n, ff);
         let name = format!("{}, down {}, {s:?}", gate.name(), down.name());
-        push(list, "MoeExperts", name, move || experts(gate, down, s, true, Activation::GeluTanh, None));
-    }
-    for id in [-1, 3] {
-        push(list, "MoeExperts", format!("expert {id} of 3"), move || {
-            experts(DType::F32, DType::F32, shape(4, 3, 2, 5, 6), true, Activation::Silu, Some(id))
+        push(list, "MoeExperts", Exact, name, move || {
+            experts([gate, gate, down], s, true, Activation::GeluTanh, None, Exact)
         });
     }
-    push(list, "layer", "two passes through one layer of a model".into(), layer);
+    for id in [-1, 3] {
+        push(list, "MoeExperts", Exact, format!("expert {id} of 3"), move || {
+            experts([DType::F32; 3], shape(4, 3, 2, 5, 6), true, Activation::Silu, Some(id), Exact)
+        });
+    }
+    push(list, "layer", Exact, "two passes through one layer of a model".into(), layer);
 }
 
-fn experts(
-    gate: DType,
-    down: DType,
+/// The types of a fused stack are those of its gate.
+pub(super) fn experts(
+    [gate, up, down]: [DType; 3],
     s: Shape,
     fused: bool,
     act: Activation,
     bad_id: Option<i32>,
+    numerics: Numerics,
 ) -> Result<Setup, ComputeError> {
     let mut w = Weights::new(31);
     let gate_up = if fused {
         GateUp::Fused(w.add(gate, [s.experts, 2 * s.ff, s.n], Spread::Unit)?)
     } else {
         let shape = [s.experts, s.ff, s.n];
-        GateUp::Split { gate: w.add(gate, shape, Spread::Unit)?, up: w.add(gate, shape, Spread::Unit)? }
+        GateUp::Split { gate: w.add(gate, shape, Spread::Unit)?, up: w.add(up, shape, Spread::Unit)? }
     };
     let down = w.add(down, [s.experts, s.n, s.ff], Spread::Unit)?;
     let (table, mut noise) = w.finish();
@@ -86,6 +92,7 @@ fn experts(
     let x = b.input("x", s.n, Kind::Real)?;
     let ids = b.input("ids", s.top_k, Kind::Int)?;
     let weights = b.input("weights", s.top_k, Kind::Real)?;
+    b.set_numerics(numerics);
     let y = b.moe_experts(x, (ids, weights), gate_up, down, act)?;
     b.output(y);
     // Slots may name the same expert twice; a kernel must not care.

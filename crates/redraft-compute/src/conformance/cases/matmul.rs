@@ -3,7 +3,8 @@
 use redraft_gguf::{CODECS, DType};
 
 use super::{Case, Data, Noise, Setup, Spread, Weights, push, single};
-use crate::{ComputeError, Kind, ProgramBuilder};
+use crate::Numerics::Exact;
+use crate::{ComputeError, Kind, Numerics, ProgramBuilder};
 
 pub(super) fn add(list: &mut Vec<Case>) {
     // Tokens run through all remainders of the groups of 6 and 24.
@@ -26,7 +27,9 @@ pub(super) fn add(list: &mut Vec<Case>) {
     for (seed, (t, k, n)) in (1..).zip(f32_shapes) {
         for spread in [Spread::Unit, Spread::Wide] {
             let name = format!("F32 [{t}, {k}] x [{n}, {k}] {spread:?}");
-            push(list, "MatMul", name, move || matmul(seed, DType::F32, [t, k, n], spread, n % 2 == 0));
+            push(list, "MatMul", Exact, name, move || {
+                matmul(seed, DType::F32, [t, k, n], [spread; 2], n % 2 == 0, Exact)
+            });
         }
     }
     for c in CODECS {
@@ -34,35 +37,41 @@ pub(super) fn add(list: &mut Vec<Case>) {
         let depths = if block == 1 { [19, 259, 512] } else { [block, 2 * block, 512 + block] };
         for (seed, (k, (t, n))) in (100..).zip(depths.into_iter().zip([(1, 33), (9, 16), (31, 17)])) {
             let name = format!("{} [{t}, {k}] x [{n}, {k}]", dtype.name());
-            push(list, "MatMul", name, move || matmul(seed, dtype, [t, k, n], Spread::Unit, t == 9));
+            push(list, "MatMul", Exact, name, move || {
+                matmul(seed, dtype, [t, k, n], [Spread::Unit; 2], t == 9, Exact)
+            });
             let name = format!("Embed {} [{n}, {k}], {t} ids", dtype.name());
-            push(list, "Embed", name, move || embed(seed, dtype, [t, k, n]));
+            push(list, "Embed", Exact, name, move || embed(seed, dtype, [t, k, n]));
             let name = format!("SoftEmbed {} [{}, {k}], {t} tokens", dtype.name(), n + 3);
-            push(list, "SoftEmbed", name, move || soft_embed(seed, dtype, [t, k, n + 3], 0));
+            push(list, "SoftEmbed", Exact, name, move || soft_embed(seed, dtype, [t, k, n + 3], 0));
         }
         if dtype.is_integer() || dtype == DType::NVFP4 {
             continue; // no weights around the flush limit
         }
         let name = format!("{} with weights around the flush limit", dtype.name());
-        push(list, "MatMul", name, move || matmul(7, dtype, [7, depths[1], 20], Spread::Tiny, false));
+        push(list, "MatMul", Exact, name, move || {
+            matmul(7, dtype, [7, depths[1], 20], [Spread::Tiny; 2], false, Exact)
+        });
     }
-    push(list, "MatMul", "sums that overflow".into(), || {
-        matmul(8, DType::F32, [3, 40, 17], Spread::Huge, false)
+    push(list, "MatMul", Exact, "sums that overflow".into(), || {
+        matmul(8, DType::F32, [3, 40, 17], [Spread::Huge; 2], false, Exact)
     });
     for (t, vocab, zeros) in [(1, 255, 2), (5, 256, 1), (6, 257, 3), (26, 700, 5), (13, 513, 0)] {
         let name = format!("SoftEmbed of {t} tokens over {vocab} ids, sparsity {zeros}");
-        push(list, "SoftEmbed", name, move || soft_embed(9, DType::BF16, [t, 35, vocab], zeros));
+        push(list, "SoftEmbed", Exact, name, move || soft_embed(9, DType::BF16, [t, 35, vocab], zeros));
     }
-    push(list, "Embed", "an id behind the table".into(), || embed_ids(vec![0, 3, 4]));
-    push(list, "Embed", "a negative id".into(), || embed_ids(vec![0, -1, 4]));
+    push(list, "Embed", Exact, "an id behind the table".into(), || embed_ids(vec![0, 3, 4]));
+    push(list, "Embed", Exact, "a negative id".into(), || embed_ids(vec![0, -1, 4]));
 }
 
-fn matmul(
+/// The spreads are those of the weights and of the activations.
+pub(super) fn matmul(
     seed: u64,
     dtype: DType,
     [t, k, n]: [usize; 3],
-    spread: Spread,
+    [spread, x_spread]: [Spread; 2],
     bias: bool,
+    numerics: Numerics,
 ) -> Result<Setup, ComputeError> {
     let mut w = Weights::new(seed);
     let matrix = w.add(dtype, [1, n, k], spread)?;
@@ -70,9 +79,10 @@ fn matmul(
     let (table, mut noise) = w.finish();
     let mut b = ProgramBuilder::new(&table, 0, t);
     let x = b.input("x", k, Kind::Real)?;
+    b.set_numerics(numerics);
     let y = b.matmul_bias(x, matrix, bias)?;
     b.output(y);
-    let x = noise.reals(t * k, spread);
+    let x = noise.reals(t * k, x_spread);
     Ok(single(b, table, vec![Data::Real(x)]))
 }
 

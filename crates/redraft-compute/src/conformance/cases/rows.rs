@@ -1,6 +1,7 @@
 //! Ops whose rows do not depend on each other.
 
 use super::{Case, Data, Noise, Setup, Spread, Weights, push, single};
+use crate::Numerics::Exact;
 use crate::op::{Activation, Factor, RopeStyle};
 use crate::{ComputeError, Kind, ProgramBuilder};
 
@@ -13,61 +14,61 @@ pub(super) fn add(list: &mut Vec<Case>) {
         }
         for spread in [Spread::Times(200), Spread::Coarse, Spread::Tiny] {
             let name = format!("rows of {cols} {spread:?}");
-            push(list, "Softmax", name, move || softmax(5, cols, spread));
+            push(list, "Softmax", Exact, name, move || softmax(5, cols, spread));
         }
     }
     for (cols, group) in [(64, 16), (60, 15), (51, 17), (66, 33), (7, 1)] {
-        push(list, "RmsNorm", format!("{cols} columns in groups of {group}"), move || {
+        push(list, "RmsNorm", Exact, format!("{cols} columns in groups of {group}"), move || {
             rms_norm(3, cols, group, Spread::Unit, true)
         });
     }
-    push(list, "RmsNorm", "squares that overflow".into(), || rms_norm(2, 40, 40, Spread::Huge, false));
-    push(list, "Add", "a sum that overflows".into(), || {
+    push(list, "RmsNorm", Exact, "squares that overflow".into(), || rms_norm(2, 40, 40, Spread::Huge, false));
+    push(list, "Add", Exact, "a sum that overflows".into(), || {
         let x = Data::Real(vec![1.0, 3e38, 2.0]);
         pair(vec![x.clone(), x], 3, |b, x, y| b.add(x, y))
     });
     for act in [Activation::GeluTanh, Activation::Silu] {
-        push(list, "Glu", format!("{act:?} over its range"), move || glu(act, 999, Spread::Times(12)));
-        push(list, "Glu", format!("{act:?} far out"), move || glu(act, 100, Spread::Times(300)));
+        push(list, "Glu", Exact, format!("{act:?} over its range"), move || glu(act, 999, Spread::Times(12)));
+        push(list, "Glu", Exact, format!("{act:?} far out"), move || glu(act, 100, Spread::Times(300)));
     }
     for style in [RopeStyle::Neox, RopeStyle::Interleaved] {
         for (head_dim, n_rot) in [(2, 2), (8, 4), (16, 16), (34, 34), (64, 30), (80, 64), (256, 256), (6, 0)]
         {
             let name = format!("{style:?}, {n_rot} of {head_dim} channels");
-            push(list, "Rope", name, move || rope(style, head_dim, n_rot));
+            push(list, "Rope", Exact, name, move || rope(style, head_dim, n_rot));
         }
     }
     for vocab in [1, 2, 15, 16, 17, 33, 1023, 1024, 1025, 2049, 5000] {
         for spread in [Spread::Times(4), Spread::Times(60), Spread::Coarse, Spread::Tiny] {
             let name = format!("{vocab} ids {spread:?}");
-            push(list, "TokenStats", name, move || token_stats(vocab, spread));
+            push(list, "TokenStats", Exact, name, move || token_stats(vocab, spread));
         }
     }
     for (experts, top_k) in [(1, 1), (2, 2), (8, 2), (17, 4), (33, 33), (128, 8)] {
         for (renormalize, scale) in [(false, false), (true, false), (true, true), (false, true)] {
             let name = format!("{top_k} of {experts}, renormalize {renormalize}, scale {scale}");
-            push(list, "MoeRoute", name, move || route(experts, top_k, renormalize, scale));
+            push(list, "MoeRoute", Exact, name, move || route(experts, top_k, renormalize, scale));
         }
     }
 }
 
 fn elementwise(list: &mut Vec<Case>, cols: usize, spread: Spread) {
     let name = |what: &str| format!("{what} rows of {cols} {spread:?}");
-    push(list, "RmsNorm", name("weighted"), move || rms_norm(4, cols, cols, spread, true));
-    push(list, "RmsNorm", name("plain"), move || rms_norm(1, cols, cols, spread, false));
-    push(list, "Scale", name("by a constant"), move || {
+    push(list, "RmsNorm", Exact, name("weighted"), move || rms_norm(4, cols, cols, spread, true));
+    push(list, "RmsNorm", Exact, name("plain"), move || rms_norm(1, cols, cols, spread, false));
+    push(list, "Scale", Exact, name("by a constant"), move || {
         unary(cols, spread, |b, x| b.scale(x, Factor::Const(0.1)))
     });
-    push(list, "Softcap", name("30"), move || unary(cols, spread, |b, x| b.softcap(x, 30.0)));
-    push(list, "Softcap", name("0.7"), move || unary(cols, spread, |b, x| b.softcap(x, 0.7)));
-    push(list, "Add", name(""), move || {
+    push(list, "Softcap", Exact, name("30"), move || unary(cols, spread, |b, x| b.softcap(x, 30.0)));
+    push(list, "Softcap", Exact, name("0.7"), move || unary(cols, spread, |b, x| b.softcap(x, 0.7)));
+    push(list, "Add", Exact, name(""), move || {
         let mut noise = Noise(12);
         let inputs = [(); 2].map(|()| Data::Real(noise.reals(3 * cols, spread)));
         pair(inputs.to_vec(), cols, |b, x, y| b.add(x, y))
     });
-    push(list, "Glu", name("gelu"), move || glu(Activation::GeluTanh, cols, spread));
-    push(list, "Glu", name("silu"), move || glu(Activation::Silu, cols, spread));
-    push(list, "Scale", name("by a weight"), move || {
+    push(list, "Glu", Exact, name("gelu"), move || glu(Activation::GeluTanh, cols, spread));
+    push(list, "Glu", Exact, name("silu"), move || glu(Activation::Silu, cols, spread));
+    push(list, "Scale", Exact, name("by a weight"), move || {
         let mut w = Weights::new(13);
         let by = w.vector(1, spread)?;
         let (table, mut noise) = w.finish();

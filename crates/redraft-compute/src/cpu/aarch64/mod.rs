@@ -1,4 +1,5 @@
 //! Vectors of AArch64.
 #![allow(unsafe_code)]
 
+pub(super) mod dotprod;
 pub(super) mod neon;

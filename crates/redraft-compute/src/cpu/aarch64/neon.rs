@@ -25,11 +25,11 @@ impl Neon {
 
 /// Sixteen numbers.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct F32s([float32x4_t; 4]);
+pub(crate) struct F32s(pub(super) [float32x4_t; 4]);
 
 /// Sixteen integers.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct I32s([int32x4_t; 4]);
+pub(crate) struct I32s(pub(super) [int32x4_t; 4]);
 
 /// Applies an intrinsic to the four quarters.
 macro_rules! quarters {
@@ -55,6 +55,9 @@ impl Isa for Neon {
 
     // 6 x 4 accumulators, 4 weights, an activation and a product, of 32 registers.
     const GROUPS: &'static [usize] = &[6, 4, 2, 1];
+    const INT_GROUPS: &'static [usize] = &[4, 2, 1];
+    const OFFSET: i32 = 0;
+    const QUAD_WORDS: usize = 1;
 
     #[inline(always)]
     fn splat(self, x: f32) -> F32s {
@@ -87,6 +90,37 @@ impl Isa for Neon {
                 vcvtq_f32_s32(vmovl_high_s16(high)),
             ])
         }
+    }
+    #[inline(always)]
+    fn dot_quads(self, acc: I32s, w: I32s, x: [i32; 2]) -> I32s {
+        let mut out = acc;
+        for i in 0..4 {
+            // SAFETY: `self` is the proof of NEON.
+            out.0[i] = unsafe {
+                let (w, x) = (vreinterpretq_s8_s32(w.0[i]), vreinterpretq_s8_s32(vdupq_n_s32(x[0])));
+                // Two lanes of four products each, then pairs of them, then pairs of pairs.
+                let (low, high) = (vmull_s8(vget_low_s8(w), vget_low_s8(x)), vmull_high_s8(w, x));
+                vaddq_s32(acc.0[i], vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high)))
+            };
+        }
+        out
+    }
+    #[inline(always)]
+    fn dot_pairs(self, acc: I32s, w: I32s, x: i32) -> I32s {
+        let mut out = acc;
+        for i in 0..4 {
+            // SAFETY: `self` is the proof of NEON.
+            out.0[i] = unsafe {
+                let (w, x) = (vreinterpretq_s16_s32(w.0[i]), vreinterpretq_s16_s32(vdupq_n_s32(x)));
+                let (low, high) = (vmull_s16(vget_low_s16(w), vget_low_s16(x)), vmull_high_s16(w, x));
+                vaddq_s32(acc.0[i], vpaddq_s32(low, high))
+            };
+        }
+        out
+    }
+    #[inline(always)]
+    fn mul_int(self, a: I32s, b: I32s) -> I32s {
+        quarters!(I32s, vmulq_s32, a, b)
     }
 }
 

@@ -111,7 +111,12 @@ impl<'a, Q: Fn(usize) -> &'a [f32], M: Fn(usize) -> Range<usize>> Head<'a, Q, M>
         let (table, head_dim) = (self.table, self.keys.head_dim);
         buf.queries.resize(self.n * head_dim, 0.0);
         for (at, size) in groups(table.groups, 0, self.n) {
-            interleave(size, |i| (self.query)(at + i), &mut buf.queries[at * head_dim..][..size * head_dim]);
+            interleave(
+                size,
+                |i| (self.query)(at + i),
+                |x| x,
+                &mut buf.queries[at * head_dim..][..size * head_dim],
+            );
         }
         if buf.scores.len() < self.n * width {
             buf.scores.resize(self.n * width, 0.0);
@@ -150,7 +155,7 @@ impl<'a, Q: Fn(usize) -> &'a [f32], M: Fn(usize) -> Range<usize>> Head<'a, Q, M>
             let keys = base + first..base + first + depth;
             for (at, size) in self.seeing(&keys) {
                 let row = |i: usize| &buf.scores[(at + i) * width + first..][..depth];
-                interleave(size, row, &mut buf.packed[at * DEPTH..][..size * depth]);
+                interleave(size, row, |x| x, &mut buf.packed[at * DEPTH..][..size * depth]);
             }
             for c in 0..across {
                 let channels = c * LANES..head_dim.min((c + 1) * LANES);

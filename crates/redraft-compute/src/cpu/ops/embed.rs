@@ -74,7 +74,7 @@ pub(crate) fn soft(cpu: &mut Cpu, o: &op::SoftEmbed, cx: &mut Cx<'_>) -> Result<
                 let probs = &probs[(first + i) * vocab..][..vocab];
                 row.iter_mut().zip(ids).for_each(|(p, &id)| *p = probs[id as usize]);
             }
-            interleave(size, |i| &gathered[i * depth..][..depth], tile.whole());
+            interleave(size, |i| &gathered[i * depth..][..depth], |x| x, tile.whole());
         });
         let (panels, packed) = (&panels, &packed);
         let grid = Grid { cols: n, bands: &[0, tokens], tile_cols: LANES };

@@ -6,7 +6,7 @@
 //! 4. Each token adds its results times their weights, in slot order, from +0. Hence neither the grouping
 //!    nor the threads can be seen in the bits.
 
-use super::matmul::{BLOCK, product};
+use super::matmul::BLOCK;
 use super::packed::resize;
 use super::panel::Matrix;
 use crate::cpu::pool::Grid;
@@ -94,17 +94,23 @@ pub(crate) fn run(cpu: &mut Cpu, o: &op::MoeExperts, cx: &mut Cx<'_>) -> Result<
         resize(&mut results, pairs.len() * n, "the results of the experts")?;
 
         let row = |i: usize| &x[(b * BLOCK + route.tokens[i]) * k..][..k];
-        cpu.packed.fill(&cpu.pool, cpu.table.groups, &route.bands, k, row)?;
-        let (table, packed) = (cpu.table, &cpu.packed);
+        let forms = [gate.form(o.numerics), up.form(o.numerics)];
+        cpu.operand.fill(&cpu.pool, cpu.table, forms[0], &route.bands, k, row)?;
+        if forms[1] != forms[0] {
+            cpu.operand2.fill(&cpu.pool, cpu.table, forms[1], &route.bands, k, row)?;
+        }
+        let (table, gate_x) = (cpu.table, &cpu.operand);
+        let up_x = if forms[1] == forms[0] { gate_x } else { &cpu.operand2 };
         let grid = Grid { cols: ff, bands: &route.bands, tile_cols: LANES };
         cpu.pool.tiles(&mut hidden, grid, |thread, mut tile| {
             let scratch = &mut *cpu.scratch(thread);
             let expert = route.experts[tile.band];
             let band = [tile.row, tile.rows];
-            let buf = &mut scratch.unpacker;
-            product(table, gate, [expert, tile.col, tile.cols], packed, band, buf, &mut scratch.sums);
+            let buf = &mut scratch.unpackers;
+            let at = [expert, tile.col, tile.cols];
+            gate_x.product(table, gate, at, band, buf, &mut scratch.sums);
             let at = [expert, up_row + tile.col, tile.cols];
-            product(table, up, at, packed, band, buf, &mut scratch.sums2);
+            up_x.product(table, up, at, band, buf, &mut scratch.sums2);
             (table.finish)(&mut scratch.sums, None);
             (table.finish)(&mut scratch.sums2, None);
             for (i, (gate, up)) in scratch.sums.iter().zip(&scratch.sums2).enumerate() {
@@ -113,14 +119,15 @@ pub(crate) fn run(cpu: &mut Cpu, o: &op::MoeExperts, cx: &mut Cx<'_>) -> Result<
             }
         });
 
-        cpu.packed.fill(&cpu.pool, cpu.table.groups, &route.bands, ff, |i| &hidden[i * ff..][..ff])?;
-        let packed = &cpu.packed;
+        let row = |i: usize| &hidden[i * ff..][..ff];
+        cpu.operand.fill(&cpu.pool, cpu.table, down.form(o.numerics), &route.bands, ff, row)?;
+        let hidden_x = &cpu.operand;
         let grid = Grid { cols: n, bands: &route.bands, tile_cols: LANES };
         cpu.pool.tiles(&mut results, grid, |thread, mut tile| {
             let scratch = &mut *cpu.scratch(thread);
             let at = [route.experts[tile.band], tile.col, tile.cols];
             let band = [tile.row, tile.rows];
-            product(table, down, at, packed, band, &mut scratch.unpacker, &mut scratch.sums);
+            hidden_x.product(table, down, at, band, &mut scratch.unpackers, &mut scratch.sums);
             (table.finish)(&mut scratch.sums, None);
             for (i, sums) in scratch.sums.iter().enumerate() {
                 let row = tile.row_mut(i);

@@ -21,11 +21,16 @@ pub(crate) fn groups(
     })
 }
 
-/// Interleaves the rows of one group: `out[k][i] = rows(i)[k]`.
-pub(crate) fn interleave<'a>(size: usize, row: impl Fn(usize) -> &'a [f32], out: &mut [f32]) {
+/// Interleaves the rows of one group: `out[k][i] = round(rows(i)[k])`.
+pub(crate) fn interleave<'a>(
+    size: usize,
+    row: impl Fn(usize) -> &'a [f32],
+    round: impl Fn(f32) -> f32,
+    out: &mut [f32],
+) {
     for i in 0..size {
         for (o, &x) in out[i..].iter_mut().step_by(size).zip(row(i)) {
-            *o = x;
+            *o = round(x);
         }
     }
 }
@@ -41,7 +46,7 @@ pub(crate) struct Packed {
 
 impl Packed {
     /// Packs tokens in bands: groups do not cross `bands` (ascending, from 0). `row(i)` is token `i`, of `k`
-    /// numbers.
+    /// numbers, each of which is rounded by `round`.
     pub(crate) fn fill<'a>(
         &mut self,
         pool: &Pool,
@@ -49,6 +54,7 @@ impl Packed {
         bands: &[usize],
         k: usize,
         row: impl Fn(usize) -> &'a [f32] + Sync,
+        round: impl Fn(f32) -> f32 + Sync,
     ) -> Result<(), ComputeError> {
         self.k = k;
         self.bounds.clear();
@@ -61,7 +67,7 @@ impl Packed {
         let grid = Grid { cols: k, bands: &self.bounds, tile_cols: k.max(1) };
         pool.tiles(&mut self.x, grid, |_, mut tile| {
             let (first, size) = (tile.row, tile.rows);
-            interleave(size, |i| row(first + i), tile.whole());
+            interleave(size, |i| row(first + i), &round, tile.whole());
         });
         Ok(())
     }
@@ -105,7 +111,7 @@ mod tests {
         let x: Vec<Vec<f32>> = (0..13).map(|t| (0..5).map(|k| (t * 10 + k) as f32).collect()).collect();
         let mut p = Packed::default();
         let bands = [0, 0, 5, 13];
-        p.fill(&pool, &[4, 2, 1], &bands, 5, |t| &x[t]).unwrap();
+        p.fill(&pool, &[4, 2, 1], &bands, 5, |t| &x[t], |x| x).unwrap();
         for w in bands.windows(2) {
             for (first, size) in groups(&[4, 2, 1], w[0], w[1] - w[0]) {
                 let g = p.group((first, size), [1, 3]);

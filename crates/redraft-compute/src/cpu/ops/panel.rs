@@ -9,6 +9,7 @@ use redraft_gguf::{BlockCodec, Unpacked, codec};
 use crate::ComputeError;
 use crate::cpu::table::Table;
 use crate::cpu::vector::{LANES, Row16};
+use crate::numerics::{Form, Numerics};
 use crate::weight::Weight;
 
 /// Input features of a panel: one super-block. A panel of 16 KiB and the activations beside it fit the
@@ -19,6 +20,8 @@ pub(crate) const DEPTH: usize = 256;
 #[derive(Clone, Copy)]
 pub(crate) struct Matrix<'a> {
     weight: &'a Weight,
+    data: &'a [u8],
+    row_bytes: usize,
     codec: &'static dyn BlockCodec,
 }
 
@@ -36,7 +39,17 @@ impl<'a> Matrix<'a> {
             weight: weight.name.clone(),
             dtype: weight.dtype.name().to_string(),
         })?;
-        Ok(Matrix { weight, codec })
+        Ok(Matrix { weight, data: &weight.bytes, row_bytes: weight.row_bytes(), codec })
+    }
+
+    /// What activations become before they meet these weights.
+    pub(crate) fn form(&self, numerics: Numerics) -> Form {
+        Form::of(self.codec, numerics)
+    }
+
+    /// How its blocks are unpacked.
+    pub(crate) fn codec(&self) -> &'static dyn BlockCodec {
+        self.codec
     }
 
     /// Output features of one matrix.
@@ -49,15 +62,19 @@ impl<'a> Matrix<'a> {
         self.weight.cols
     }
 
+    fn row_bytes(&self, expert: usize, row: usize) -> &'a [u8] {
+        &self.data[(expert * self.weight.rows + row) * self.row_bytes..][..self.row_bytes]
+    }
+
     /// The bytes of `len` elements of a row from `k` on; both are multiples of the block length.
-    fn bytes(&self, expert: usize, row: usize, k: usize, len: usize) -> &'a [u8] {
+    pub(crate) fn bytes(&self, expert: usize, row: usize, k: usize, len: usize) -> &'a [u8] {
         let (block, bytes) = (self.codec.block_len(), self.codec.block_bytes());
-        &self.weight.row(expert, row)[k / block * bytes..(k + len) / block * bytes]
+        &self.row_bytes(expert, row)[k / block * bytes..(k + len) / block * bytes]
     }
 
     /// One row (or a vector), small numbers flushed.
     pub(crate) fn row(&self, table: &Table, expert: usize, row: usize, out: &mut [f32]) {
-        self.codec.dequantize(self.weight.row(expert, row), out);
+        self.codec.dequantize(self.row_bytes(expert, row), out);
         (table.flush)(out);
     }
 

@@ -28,11 +28,11 @@ impl Avx2 {
 
 /// Sixteen numbers.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct F32s(__m256, __m256);
+pub(crate) struct F32s(pub(super) __m256, pub(super) __m256);
 
 /// Sixteen integers.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct I32s(__m256i, __m256i);
+pub(crate) struct I32s(pub(super) __m256i, pub(super) __m256i);
 
 /// Applies an intrinsic to both halves.
 macro_rules! halves {
@@ -47,6 +47,9 @@ impl Isa for Avx2 {
 
     // 6 x 2 accumulators, 2 weights, 1 activation and 1 product are the 16 registers.
     const GROUPS: &'static [usize] = &[6, 4, 2, 1];
+    const INT_GROUPS: &'static [usize] = &[4, 2, 1];
+    const OFFSET: i32 = 0;
+    const QUAD_WORDS: usize = 2;
 
     #[inline(always)]
     fn splat(self, x: f32) -> F32s {
@@ -77,6 +80,36 @@ impl Isa for Avx2 {
         }
     }
 
+    #[inline(always)]
+    fn load_int(self, x: &[i32; LANES]) -> I32s {
+        // SAFETY: `self` is the proof of AVX2; both halves lie inside the 16 elements.
+        unsafe { I32s(_mm256_loadu_si256(x.as_ptr().cast()), _mm256_loadu_si256(x[8..].as_ptr().cast())) }
+    }
+    #[inline(always)]
+    fn load_bytes(self, x: &[i8; 4 * LANES]) -> I32s {
+        // SAFETY: `self` is the proof of AVX2; both halves lie inside the 64 bytes.
+        unsafe { I32s(_mm256_loadu_si256(x.as_ptr().cast()), _mm256_loadu_si256(x[32..].as_ptr().cast())) }
+    }
+    /// Bytes 0 and 2 in the first word, 1 and 3 in the second, each as 16 bits.
+    #[inline(always)]
+    fn quad(self, x: [i8; 4]) -> [i32; 2] {
+        let pair = |a: i8, b: i8| i32::from(a) & 0xFFFF | i32::from(b) << 16;
+        [pair(x[0], x[2]), pair(x[1], x[3])]
+    }
+    /// The even and the odd bytes of the weights as 16 bits each, so that no sum of products can saturate.
+    #[inline(always)]
+    fn dot_quads(self, acc: I32s, w: I32s, x: [i32; 2]) -> I32s {
+        I32s(dot_quads8(self, acc.0, w.0, x), dot_quads8(self, acc.1, w.1, x))
+    }
+    #[inline(always)]
+    fn dot_pairs(self, acc: I32s, w: I32s, x: i32) -> I32s {
+        I32s(dot_pairs8(self, acc.0, w.0, x), dot_pairs8(self, acc.1, w.1, x))
+    }
+    #[inline(always)]
+    fn mul_int(self, a: I32s, b: I32s) -> I32s {
+        halves!(I32s, _mm256_mullo_epi32, a, b)
+    }
+
     /// Four transpositions of 8 x 8.
     #[inline(always)]
     fn transpose(self, rows: &[F32s; LANES], columns: &mut [Row16; LANES]) {
@@ -90,6 +123,25 @@ impl Isa for Avx2 {
             transpose8(self, high, &mut columns[8..], at);
         }
     }
+}
+
+/// [`Isa::dot_quads`] of eight lanes.
+#[inline(always)]
+pub(super) fn dot_quads8(_: Avx2, acc: __m256i, w: __m256i, x: [i32; 2]) -> __m256i {
+    // SAFETY: the first argument is the proof of AVX2.
+    unsafe {
+        let even = _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(w));
+        let odd = _mm256_srai_epi16::<8>(w);
+        let acc = _mm256_add_epi32(acc, _mm256_madd_epi16(even, _mm256_set1_epi32(x[0])));
+        _mm256_add_epi32(acc, _mm256_madd_epi16(odd, _mm256_set1_epi32(x[1])))
+    }
+}
+
+/// [`Isa::dot_pairs`] of eight lanes.
+#[inline(always)]
+pub(super) fn dot_pairs8(_: Avx2, acc: __m256i, w: __m256i, x: i32) -> __m256i {
+    // SAFETY: the first argument is the proof of AVX2.
+    unsafe { _mm256_add_epi32(acc, _mm256_madd_epi16(w, _mm256_set1_epi32(x))) }
 }
 
 /// Writes column `i` of `r` to `columns[i][at..at + 8]`.

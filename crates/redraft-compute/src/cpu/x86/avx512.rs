@@ -5,7 +5,7 @@
 
 use std::arch::x86_64::*;
 
-use super::avx2::{Avx2, transpose8};
+use super::avx2::{Avx2, dot_pairs8, dot_quads8};
 use crate::cpu::vector::{Isa, LANES, Row16};
 use crate::math::{IntLanes, Lanes};
 
@@ -24,13 +24,29 @@ impl Avx512 {
     }
 }
 
+impl Avx512 {
+    /// Lanes 0..8 and 8..16.
+    #[inline(always)]
+    fn split(self, v: I32s) -> [__m256i; 2] {
+        // SAFETY: `self` is the proof of AVX-512F.
+        unsafe { [_mm512_castsi512_si256(v.0), _mm512_extracti64x4_epi64::<1>(v.0)] }
+    }
+
+    /// The reverse of [`split`](Self::split).
+    #[inline(always)]
+    fn join(self, low: __m256i, high: __m256i) -> I32s {
+        // SAFETY: `self` is the proof of AVX-512F.
+        unsafe { I32s(_mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high)) }
+    }
+}
+
 /// Sixteen numbers.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct F32s(__m512);
+pub(crate) struct F32s(pub(super) __m512);
 
 /// Sixteen integers.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct I32s(__m512i);
+pub(crate) struct I32s(pub(super) __m512i);
 
 /// Applies an intrinsic.
 macro_rules! whole {
@@ -45,6 +61,9 @@ impl Isa for Avx512 {
 
     // 24 accumulators, the weights, an activation and a product, of 32 registers.
     const GROUPS: &'static [usize] = &[24, 16, 12, 8, 4, 2, 1];
+    const INT_GROUPS: &'static [usize] = <Avx2 as Isa>::INT_GROUPS;
+    const OFFSET: i32 = <Avx2 as Isa>::OFFSET;
+    const QUAD_WORDS: usize = <Avx2 as Isa>::QUAD_WORDS;
 
     #[inline(always)]
     fn splat(self, x: f32) -> F32s {
@@ -67,21 +86,74 @@ impl Isa for Avx512 {
         unsafe { F32s(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(x.as_ptr().cast())))) }
     }
 
-    /// Four transpositions of 8 x 8, on the halves of the registers.
+    #[inline(always)]
+    fn load_int(self, x: &[i32; LANES]) -> I32s {
+        // SAFETY: `self` is the proof of AVX-512F; the load reads the 16 elements.
+        unsafe { I32s(_mm512_loadu_si512(x.as_ptr().cast())) }
+    }
+    #[inline(always)]
+    fn load_bytes(self, x: &[i8; 4 * LANES]) -> I32s {
+        // SAFETY: `self` is the proof of AVX-512F; the load reads the 64 bytes.
+        unsafe { I32s(_mm512_loadu_si512(x.as_ptr().cast())) }
+    }
+
+    // Products of small integers are not part of AVX-512F. Every such machine has AVX2, which does them by halves.
+
+    #[inline(always)]
+    fn quad(self, x: [i8; 4]) -> [i32; 2] {
+        // SAFETY: `self` is the proof of AVX-512F, which every such machine has together with AVX2.
+        unsafe { Avx2::assume() }.quad(x)
+    }
+    #[inline(always)]
+    fn dot_quads(self, acc: I32s, w: I32s, x: [i32; 2]) -> I32s {
+        // SAFETY: as in `quad`.
+        let avx2 = unsafe { Avx2::assume() };
+        let ([acc0, acc1], [w0, w1]) = (self.split(acc), self.split(w));
+        self.join(dot_quads8(avx2, acc0, w0, x), dot_quads8(avx2, acc1, w1, x))
+    }
+    #[inline(always)]
+    fn dot_pairs(self, acc: I32s, w: I32s, x: i32) -> I32s {
+        // SAFETY: as in `quad`.
+        let avx2 = unsafe { Avx2::assume() };
+        let ([acc0, acc1], [w0, w1]) = (self.split(acc), self.split(w));
+        self.join(dot_pairs8(avx2, acc0, w0, x), dot_pairs8(avx2, acc1, w1, x))
+    }
+    #[inline(always)]
+    fn mul_int(self, a: I32s, b: I32s) -> I32s {
+        whole!(I32s, _mm512_mullo_epi32, a, b)
+    }
+    #[inline(always)]
+    fn low_bytes(self, v: I32s) -> [i8; LANES] {
+        let mut x = [0; LANES];
+        // SAFETY: `self` is the proof of AVX-512F; the store writes the 16 bytes.
+        unsafe { _mm_storeu_si128(x.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(v.0)) };
+        x
+    }
+
+    /// Pairs of rows interleaved, then pairs of pairs: a register then holds four rows of the columns `c`, `4 + c`,
+    /// `8 + c` and `12 + c`, a quarter each. The quarters of four registers are exchanged in two more steps.
     #[inline(always)]
     fn transpose(self, rows: &[F32s; LANES], columns: &mut [Row16; LANES]) {
-        // SAFETY: `self` is the proof of AVX-512F, which every such machine has together with AVX2.
+        // SAFETY: `self` is the proof of AVX-512F.
         unsafe {
-            let avx2 = Avx2::assume();
-            let (top, bottom) = rows.split_at(8);
-            for (rows, at) in [(top, 0), (bottom, 8)] {
-                let (mut low, mut high) = ([_mm256_setzero_ps(); 8], [_mm256_setzero_ps(); 8]);
-                for j in 0..8 {
-                    low[j] = _mm512_castps512_ps256(rows[j].0);
-                    high[j] = _mm256_castpd_ps(_mm512_extractf64x4_pd::<1>(_mm512_castps_pd(rows[j].0)));
-                }
-                transpose8(avx2, low, &mut columns[..8], at);
-                transpose8(avx2, high, &mut columns[8..], at);
+            let mut quarters = [_mm512_setzero_ps(); LANES];
+            for i in 0..4 {
+                let [a, b, c, d] = [rows[4 * i].0, rows[4 * i + 1].0, rows[4 * i + 2].0, rows[4 * i + 3].0];
+                let (ab0, ab1) = (_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+                let (cd0, cd1) = (_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+                quarters[4 * i] = _mm512_shuffle_ps::<0x44>(ab0, cd0);
+                quarters[4 * i + 1] = _mm512_shuffle_ps::<0xEE>(ab0, cd0);
+                quarters[4 * i + 2] = _mm512_shuffle_ps::<0x44>(ab1, cd1);
+                quarters[4 * i + 3] = _mm512_shuffle_ps::<0xEE>(ab1, cd1);
+            }
+            for c in 0..4 {
+                let (a, b, d, e) = (quarters[c], quarters[4 + c], quarters[8 + c], quarters[12 + c]);
+                let (low0, high0) = (_mm512_shuffle_f32x4::<0x44>(a, b), _mm512_shuffle_f32x4::<0xEE>(a, b));
+                let (low1, high1) = (_mm512_shuffle_f32x4::<0x44>(d, e), _mm512_shuffle_f32x4::<0xEE>(d, e));
+                self.store(F32s(_mm512_shuffle_f32x4::<0x88>(low0, low1)), &mut columns[c]);
+                self.store(F32s(_mm512_shuffle_f32x4::<0xDD>(low0, low1)), &mut columns[4 + c]);
+                self.store(F32s(_mm512_shuffle_f32x4::<0x88>(high0, high1)), &mut columns[8 + c]);
+                self.store(F32s(_mm512_shuffle_f32x4::<0xDD>(high0, high1)), &mut columns[12 + c]);
             }
         }
     }

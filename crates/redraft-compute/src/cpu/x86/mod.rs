@@ -3,3 +3,4 @@
 
 pub(super) mod avx2;
 pub(super) mod avx512;
+pub(super) mod vnni;

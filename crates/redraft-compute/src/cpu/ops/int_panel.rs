@@ -1,0 +1,171 @@
+//! Integer panels of weights, and int8 activations in the order in which the integer kernel reads them.
+//!
+//! As with the panels in f32, a panel holds 16 output features and at most [`DEPTH`] input features, is unpacked
+//! from the file's blocks and thrown away after use; the activations lie in groups of tokens.
+
+use redraft_gguf::Unpacked;
+
+use super::packed::{groups, resize};
+use super::panel::{DEPTH, Matrix};
+use crate::ComputeError;
+use crate::cpu::pool::{Grid, Pool};
+use crate::cpu::table::Table;
+use crate::cpu::vector::{Bits16, LANES, Row16};
+use crate::numerics::Units;
+
+/// One row of weights of a panel, before the rows are transposed.
+#[derive(Clone)]
+pub(crate) struct PanelRow {
+    pub(crate) codes: [i8; DEPTH],
+    /// The last block, without its codes. A block with sub-blocks in its units fills the panel.
+    pub(crate) block: Unpacked,
+    /// Pairs of 16 bits, unit after unit.
+    pub(crate) mins: [i32; LANES],
+}
+
+/// Sixteen output features as integers; column `j` of each row of sixteen is feature `j`.
+pub(crate) struct IntPanel {
+    pub(crate) units: Units,
+    /// Units in the depth of the panel.
+    pub(crate) n_units: usize,
+    pub(crate) rows: Box<[PanelRow; LANES]>,
+    /// `[k / 4]`: four neighbouring codes of each feature, the first in the lowest byte.
+    pub(crate) codes: Box<[Bits16; DEPTH / 4]>,
+    /// `[sub-block]`, where a unit has several.
+    pub(crate) scales: [Bits16; LANES],
+    /// `[pair of sub-blocks]`: two minima of 16 bits.
+    pub(crate) mins: [Bits16; LANES],
+    /// `[unit]`: with what a sum of products begins, to take out the offset of the activations.
+    pub(crate) start: [Bits16; LANES],
+    /// `[unit]`.
+    pub(crate) d: [Row16; LANES],
+    /// `[unit]`.
+    pub(crate) dmin: [Row16; LANES],
+    /// Whether a scale of minima differs from 0.
+    pub(crate) has_mins: bool,
+}
+
+/// The activations of one group of `M` tokens, at some depths.
+#[derive(Clone, Copy)]
+pub(crate) struct IntGroup<'a> {
+    /// `[k / 4][M]`: four codes, in `Isa::QUAD_WORDS` words.
+    pub(crate) words: &'a [i32],
+    /// `[unit][M]`: bits of the scales.
+    pub(crate) scales: &'a [i32],
+    /// `[pair of sub-blocks][M]`: sums of the codes, 16 bits each.
+    pub(crate) sums: &'a [i32],
+}
+
+impl Default for IntPanel {
+    fn default() -> IntPanel {
+        let empty = [[0.0; LANES]; LANES];
+        IntPanel {
+            units: Units::default(),
+            n_units: 0,
+            rows: Box::new([const { PanelRow::EMPTY }; LANES]),
+            codes: Box::new([[0.0; LANES]; DEPTH / 4]),
+            scales: empty,
+            mins: empty,
+            start: empty,
+            d: empty,
+            dmin: empty,
+            has_mins: false,
+        }
+    }
+}
+
+impl PanelRow {
+    const EMPTY: PanelRow = PanelRow { codes: [0; DEPTH], block: Unpacked::new(), mins: [0; LANES] };
+}
+
+impl Matrix<'_> {
+    /// Makes the integer panel of up to 16 rows from `row` on and `len` elements from `k` on; `k` is a multiple
+    /// of [`DEPTH`] and `len` at most that.
+    pub(crate) fn int_panel(
+        &self,
+        table: &Table,
+        units: Units,
+        [expert, row, n_rows]: [usize; 3],
+        [k, len]: [usize; 2],
+        panel: &mut IntPanel,
+    ) {
+        (panel.units, panel.n_units, panel.has_mins) = (units, len / units.len, false);
+        if n_rows < LANES {
+            panel.rows[n_rows..].fill(PanelRow::EMPTY);
+            for x in panel.d.iter_mut().chain(&mut panel.dmin) {
+                x[n_rows..].fill(0.0);
+            }
+        }
+        let mut rows: [&[u8]; LANES] = [&[]; LANES];
+        for (j, out) in rows[..n_rows].iter_mut().enumerate() {
+            *out = self.bytes(expert, row + j, k, len);
+        }
+        (table.int_unpack)(self.codec(), &rows[..n_rows], panel);
+    }
+}
+
+/// Quantized activations of some tokens.
+#[derive(Default)]
+pub(crate) struct IntPacked {
+    /// Group after group one record: all words, all scales, all sums of its tokens, as in [`IntGroup`].
+    records: Vec<i32>,
+    /// First token of each group, and the end.
+    bounds: Vec<usize>,
+    units: Units,
+    k: usize,
+    quad_words: usize,
+}
+
+impl IntPacked {
+    /// Quantizes tokens in bands, as [`Packed::fill`](super::packed::Packed::fill) packs them.
+    pub(crate) fn fill<'a>(
+        &mut self,
+        pool: &Pool,
+        table: &Table,
+        units: Units,
+        bands: &[usize],
+        k: usize,
+        row: impl Fn(usize) -> &'a [f32] + Sync,
+    ) -> Result<(), ComputeError> {
+        (self.units, self.k, self.quad_words) = (units, k, table.quad_words);
+        self.bounds.clear();
+        self.bounds.push(0);
+        for w in bands.windows(2) {
+            self.bounds.extend(groups(table.int_groups, w[0], w[1] - w[0]).map(|(at, n)| at + n));
+        }
+        let n = self.bounds.last().copied().unwrap_or(0);
+        let width = self.width();
+        resize(&mut self.records, n * width, "quantized activations")?;
+        let grid = Grid { cols: width, bands: &self.bounds, tile_cols: width.max(1) };
+        pool.tiles(&mut self.records, grid, |_, mut tile| {
+            let (first, size) = (tile.row, tile.rows);
+            let record = tile.whole();
+            for i in 0..size {
+                (table.quantize)(row(first + i), units, [i, size], record);
+            }
+        });
+        Ok(())
+    }
+
+    /// Words of one token in a record.
+    fn width(&self) -> usize {
+        let n = self.k / self.units.len;
+        self.k / 4 * self.quad_words + n + n * self.units.pairs()
+    }
+
+    /// The activations of the group that starts at token `first` and has `size` tokens, input features
+    /// `k .. k + len`.
+    pub(crate) fn group(&self, (first, size): (usize, usize), [k, len]: [usize; 2]) -> IntGroup<'_> {
+        let record = &self.records[first * self.width()..][..size * self.width()];
+        let (words, rest) = record.split_at(self.k / 4 * self.quad_words * size);
+        let (scales, sums) = rest.split_at(self.k / self.units.len * size);
+        let slice = |at: usize, n: usize| at * size..(at + n) * size;
+        let (u, n) = (k / self.units.len, len / self.units.len);
+        let pairs = self.units.pairs();
+        IntGroup {
+            words: &words[slice(k / 4 * self.quad_words, len / 4 * self.quad_words)],
+            scales: &scales[slice(u, n)],
+            sums: &sums[slice(u * pairs, n * pairs)],
+        }
+    }
+}

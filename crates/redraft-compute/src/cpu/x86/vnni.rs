@@ -1,0 +1,194 @@
+//! VNNI: products of bytes in one instruction, with 512-bit registers (AVX-512 VNNI) and with 256-bit registers
+//! (AVX-VNNI, on machines without AVX-512).
+//!
+//! `vpdpbusd` multiplies unsigned bytes with signed ones. The activations are the unsigned ones, stored with
+//! an offset of 128; what the offset adds to a sum is known when the panel is made. Everything else is that
+//! of AVX-512 and of AVX2.
+
+use std::arch::x86_64::*;
+
+use super::{avx2, avx512};
+use crate::cpu::vector::{Int, Isa, LANES, Row16};
+
+/// Proof that the machine has AVX-512 F, BW and VNNI.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Avx512Vnni(());
+
+/// Proof that the machine has AVX2 and AVX-VNNI.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AvxVnni(());
+
+/// The parts of [`Isa`] that are those of a set without VNNI.
+macro_rules! as_base {
+    ($base:ty, $v:ty) => {
+        type V = $v;
+
+        const GROUPS: &'static [usize] = <$base as Isa>::GROUPS;
+        const OFFSET: i32 = 128;
+        const QUAD_WORDS: usize = 1;
+
+        #[inline(always)]
+        fn splat(self, x: f32) -> $v {
+            self.base().splat(x)
+        }
+        #[inline(always)]
+        fn load(self, x: &Row16) -> $v {
+            self.base().load(x)
+        }
+        #[inline(always)]
+        fn store(self, v: $v, x: &mut Row16) {
+            self.base().store(v, x)
+        }
+        #[inline(always)]
+        fn load_i8(self, x: &[i8; LANES]) -> $v {
+            self.base().load_i8(x)
+        }
+        #[inline(always)]
+        fn load_int(self, x: &[i32; LANES]) -> Int<Self> {
+            self.base().load_int(x)
+        }
+        #[inline(always)]
+        fn load_bytes(self, x: &[i8; 4 * LANES]) -> Int<Self> {
+            self.base().load_bytes(x)
+        }
+        #[inline(always)]
+        fn transpose(self, rows: &[$v; LANES], columns: &mut [Row16; LANES]) {
+            self.base().transpose(rows, columns)
+        }
+    };
+}
+
+impl Avx512Vnni {
+    /// The proof, on trust.
+    ///
+    /// # Safety
+    /// The machine must have AVX-512 F, BW and VNNI.
+    #[inline(always)]
+    pub(crate) unsafe fn assume() -> Avx512Vnni {
+        Avx512Vnni(())
+    }
+
+    #[inline(always)]
+    fn base(self) -> avx512::Avx512 {
+        // SAFETY: `self` is the proof of more than AVX-512F.
+        unsafe { avx512::Avx512::assume() }
+    }
+}
+
+impl Isa for Avx512Vnni {
+    as_base!(avx512::Avx512, avx512::F32s);
+
+    // 12 sums of a sub-block, 12 of a unit, the weights and an activation, of 32 registers.
+    const INT_GROUPS: &'static [usize] = &[12, 8, 4, 2, 1];
+
+    #[inline(always)]
+    fn dot_quads(self, acc: avx512::I32s, w: avx512::I32s, x: [i32; 2]) -> avx512::I32s {
+        // SAFETY: `self` is the proof of AVX-512 VNNI.
+        unsafe { avx512::I32s(_mm512_dpbusd_epi32(acc.0, _mm512_set1_epi32(x[0]), w.0)) }
+    }
+    #[inline(always)]
+    fn dot_pairs(self, acc: avx512::I32s, w: avx512::I32s, x: i32) -> avx512::I32s {
+        // SAFETY: `self` is the proof of AVX-512 VNNI.
+        unsafe { avx512::I32s(_mm512_dpwssd_epi32(acc.0, w.0, _mm512_set1_epi32(x))) }
+    }
+    #[inline(always)]
+    fn mul_int(self, a: avx512::I32s, b: avx512::I32s) -> avx512::I32s {
+        self.base().mul_int(a, b)
+    }
+    #[inline(always)]
+    fn low_bytes(self, v: avx512::I32s) -> [i8; LANES] {
+        self.base().low_bytes(v)
+    }
+}
+
+impl AvxVnni {
+    /// The proof, on trust.
+    ///
+    /// # Safety
+    /// The machine must have AVX2 and AVX-VNNI.
+    #[inline(always)]
+    pub(crate) unsafe fn assume() -> AvxVnni {
+        AvxVnni(())
+    }
+
+    #[inline(always)]
+    fn base(self) -> avx2::Avx2 {
+        // SAFETY: `self` is the proof of more than AVX2.
+        unsafe { avx2::Avx2::assume() }
+    }
+}
+
+impl Isa for AvxVnni {
+    as_base!(avx2::Avx2, avx2::F32s);
+
+    // Twice 4 sums of a sub-block, 2 weights and an activation, of 16 registers; the sums of the unit wait in
+    // memory.
+    const INT_GROUPS: &'static [usize] = &[4, 2, 1];
+
+    #[inline(always)]
+    fn dot_quads(self, acc: avx2::I32s, w: avx2::I32s, x: [i32; 2]) -> avx2::I32s {
+        // SAFETY: `self` is the proof of AVX-VNNI.
+        unsafe {
+            let x = _mm256_set1_epi32(x[0]);
+            avx2::I32s(_mm256_dpbusd_avx_epi32(acc.0, x, w.0), _mm256_dpbusd_avx_epi32(acc.1, x, w.1))
+        }
+    }
+    #[inline(always)]
+    fn dot_pairs(self, acc: avx2::I32s, w: avx2::I32s, x: i32) -> avx2::I32s {
+        self.base().dot_pairs(acc, w, x)
+    }
+    #[inline(always)]
+    fn mul_int(self, a: avx2::I32s, b: avx2::I32s) -> avx2::I32s {
+        self.base().mul_int(a, b)
+    }
+}
+
+/// The kernels for 512-bit registers.
+pub(in crate::cpu) mod wide {
+    use super::{Avx512Vnni, Isa, Row16};
+
+    crate::cpu::table::level_table!(Avx512Vnni, "avx512f,avx512bw,avx512vnni");
+}
+
+/// The kernels for 256-bit registers.
+pub(in crate::cpu) mod narrow {
+    use super::{AvxVnni, Isa, Row16};
+
+    crate::cpu::table::level_table!(AvxVnni, "avx2,avxvnni");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    /// Products per second of `vpdpbusd` alone: 16 sums that do not depend on each other.
+    #[test]
+    #[ignore = "a measurement"]
+    fn peak() {
+        #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+        fn run(n: usize) -> i32 {
+            let x = _mm512_set1_epi32(std::hint::black_box(0x0102_0304));
+            let mut sums = [x; 16];
+            for _ in 0..n {
+                for s in &mut sums {
+                    *s = _mm512_dpbusd_epi32(*s, x, x);
+                }
+            }
+            sums.iter().fold(0, |a, &s| a ^ _mm512_reduce_add_epi32(s))
+        }
+        if !crate::cpu::CpuLevel::Avx512Vnni.is_available() {
+            println!("skipped: no AVX-512 VNNI");
+            return;
+        }
+        const N: usize = 100_000;
+        let best = (0..200).fold(f64::INFINITY, |best, _| {
+            let start = Instant::now();
+            // SAFETY: the level is available.
+            std::hint::black_box(unsafe { run(N) });
+            best.min(start.elapsed().as_secs_f64())
+        });
+        println!("vpdpbusd, 512 bits, one thread: {:.1} GMAC/s", (N * 16 * 64) as f64 / best / 1e9);
+    }
+}

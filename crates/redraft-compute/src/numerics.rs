@@ -1,0 +1,224 @@
+//! The two modes of a product with weights, and what each makes of the activations.
+//!
+//! `exact` multiplies the activations, in f32, with weights dequantized to f32. `fast` brings the activations
+//! to the precision of the weights: 8-bit integers for quantized weights, 16 bits for 16-bit weights. Both are
+//! canonical: each has one result, whatever computes it (`docs/numerics.md`, sections 6 and 12).
+
+use redraft_gguf::{
+    BlockCodec, DType, MAX_BLOCK_LEN, Unpacked, bf16_to_f32, codec, f16_to_f32, f32_to_bf16, f32_to_f16,
+};
+
+use crate::{ComputeError, Precision, math};
+
+/// How products with weights are computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Numerics {
+    /// Activations in f32, weights dequantized to f32.
+    #[default]
+    Exact,
+    /// Activations in the precision of the weights: int8 beside quantized ones, 16 bits beside 16-bit ones.
+    /// Weights in F32, F64 and plain integers are multiplied as in [`Exact`](Self::Exact).
+    Fast,
+}
+
+impl Numerics {
+    /// Both modes.
+    pub const ALL: &[Numerics] = &[Numerics::Exact, Numerics::Fast];
+
+    /// The name in options and reports.
+    ///
+    /// ```
+    /// use redraft_compute::Numerics;
+    ///
+    /// assert_eq!(Numerics::Fast.name(), "fast");
+    /// assert_eq!(Numerics::default().name(), "exact");
+    /// ```
+    pub fn name(self) -> &'static str {
+        match self {
+            Numerics::Exact => "exact",
+            Numerics::Fast => "fast",
+        }
+    }
+
+    /// Whether products with weights of a type differ from those in `exact`.
+    ///
+    /// ```
+    /// use redraft_compute::Numerics;
+    /// use redraft_gguf::DType;
+    ///
+    /// assert!(Numerics::Fast.changes(DType::Q4_K));
+    /// assert!(!Numerics::Fast.changes(DType::F32));
+    /// assert!(!Numerics::Exact.changes(DType::Q4_K));
+    /// ```
+    pub fn changes(self, dtype: DType) -> bool {
+        codec(dtype).is_some_and(|codec| Form::of(codec, self) != Form::F32)
+    }
+
+    /// Checks that a number type can be computed with in this mode: `fast` is defined in f32 only.
+    ///
+    /// # Errors
+    /// [`ComputeError::Unavailable`] with the mode that would do.
+    pub fn check(self, precision: Precision) -> Result<(), ComputeError> {
+        if self == Numerics::Exact || precision == Precision::F32 {
+            return Ok(());
+        }
+        Err(ComputeError::Unavailable {
+            what: "numerics",
+            name: self.name().into(),
+            available: format!("{} with precision {}", Numerics::Exact.name(), precision.name()),
+        })
+    }
+
+    /// The mode of that name.
+    pub fn from_name(name: &str) -> Option<Numerics> {
+        Numerics::ALL.iter().copied().find(|n| n.name() == name)
+    }
+}
+
+/// What activations become before they meet weights of a type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Form {
+    /// They stay f32.
+    #[default]
+    F32,
+    /// Rounded to 16 bits, held in f32.
+    F16,
+    /// Rounded to bfloat16, held in f32.
+    Bf16,
+    /// 8-bit integers with one scale per unit.
+    Int8(Units),
+}
+
+/// The largest finite f16.
+const F16_MAX: f32 = 65504.0;
+
+impl Form {
+    /// The form beside weights of a codec's type.
+    pub(crate) fn of(codec: &dyn BlockCodec, numerics: Numerics) -> Form {
+        match (numerics, codec.dtype()) {
+            (Numerics::Exact, _) => Form::F32,
+            (Numerics::Fast, DType::F16) => Form::F16,
+            (Numerics::Fast, DType::BF16) => Form::Bf16,
+            (Numerics::Fast, _) if codec.block_len() == 1 => Form::F32,
+            (Numerics::Fast, _) => Form::Int8(Units::of(codec)),
+        }
+    }
+
+    /// A number of a form that is not [`Int8`](Self::Int8).
+    pub(crate) fn round(self, x: f32) -> f32 {
+        match self {
+            Form::F32 | Form::Int8(_) => x,
+            Form::F16 => f16_to_f32(f32_to_f16(x.clamp(-F16_MAX, F16_MAX))),
+            Form::Bf16 => bf16_to_f32(f32_to_bf16(x)),
+        }
+    }
+}
+
+/// How the weights of a type are divided for integer products.
+///
+/// A *unit* is a run of weights whose products with activations are added as integers; the activations beside
+/// it share one scale. It is the block of the type; of `NVFP4`, whose scales do not fit eight bits, it is the
+/// sub-block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Units {
+    /// Weights in a unit: 16, 32, 64, 128 or 256.
+    pub(crate) len: usize,
+    /// Weights in a sub-block.
+    pub(crate) sub_len: usize,
+    /// Sub-blocks of a unit.
+    pub(crate) subs: usize,
+}
+
+impl Units {
+    fn of(codec: &dyn BlockCodec) -> Units {
+        let mut block = Unpacked::new();
+        codec.unpack(&vec![0; codec.block_bytes()], &mut block);
+        let len = if codec.dtype() == DType::NVFP4 { block.sub_len } else { block.len };
+        Units { len, sub_len: block.sub_len, subs: len / block.sub_len }
+    }
+
+    /// Pairs of sub-blocks of a unit, the last one possibly with one sub-block.
+    #[inline(always)]
+    pub(crate) fn pairs(self) -> usize {
+        self.subs.div_ceil(2)
+    }
+}
+
+/// One unit of a row of weights.
+pub(crate) struct Unit<'a> {
+    /// Scale of the sub-block scales; 0 or at least 2^-50 in magnitude.
+    pub(crate) d: f32,
+    /// Scale of the minima; 0 or at least 2^-50 in magnitude.
+    pub(crate) dmin: f32,
+    /// One per sub-block, of eight bits.
+    pub(crate) scales: &'a [i32],
+    /// One per sub-block.
+    pub(crate) mins: &'a [u8],
+    pub(crate) codes: &'a [i8],
+}
+
+impl<'a> Unit<'a> {
+    /// Unit `i` of a block.
+    #[inline(always)]
+    pub(crate) fn of(block: &'a Unpacked, units: Units, i: usize) -> Unit<'a> {
+        let sub = i * units.subs;
+        let range = sub..sub + units.subs;
+        let (d, scales) = if units.len < block.len {
+            (block.d * block.scales[sub] as f32, &[1][..])
+        } else {
+            (block.d, &block.scales[range.clone()])
+        };
+        Unit {
+            d: math::flush(d),
+            dmin: math::flush(block.dmin),
+            scales,
+            mins: &block.mins[range],
+            codes: &block.codes[i * units.len..][..units.len],
+        }
+    }
+}
+
+// The sum of a unit: at most 256 products of a code (-128..=127), an activation (-127..=127, or 0..=255 where a
+// kernel stores it with an offset of 128) and a scale of eight bits stays inside 32 bits.
+const _: () = assert!(MAX_BLOCK_LEN as i64 * 128 * 255 * 128 < 1 << 31);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use redraft_gguf::CODECS;
+
+    /// The bound above rests on it.
+    #[test]
+    fn scales_of_units_fit_eight_bits() {
+        let mut seed = 1u64;
+        for c in CODECS.iter().filter(|c| c.block_len() > 1) {
+            let units = Units::of(*c);
+            assert!([16, 32, 64, 128, 256].contains(&units.len), "{}", c.dtype());
+            let mut bytes = vec![0; c.block_bytes()];
+            let mut block = Unpacked::new();
+            for _ in 0..2000 {
+                for b in &mut bytes {
+                    seed =
+                        seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    *b = (seed >> 56) as u8;
+                }
+                c.unpack(&bytes, &mut block);
+                assert_eq!(block.sub_len, units.sub_len, "{}", c.dtype());
+                for i in 0..block.len / units.len {
+                    let unit = Unit::of(&block, units, i);
+                    assert!(unit.scales.iter().all(|s| (-128..=127).contains(s)), "{}", c.dtype());
+                    assert_eq!((unit.scales.len(), unit.mins.len()), (units.subs, units.subs));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn sixteen_bit_forms_round_to_even_and_saturate() {
+        assert_eq!(Form::F16.round(1.0 + 2f32.powi(-11)), 1.0);
+        assert_eq!(Form::F16.round(1.0 + 3.0 * 2f32.powi(-11)), 1.0 + 2f32.powi(-9));
+        assert_eq!(Form::F16.round(-1e9), -65504.0);
+        assert_eq!(Form::Bf16.round(1.0 + 2f32.powi(-8)), 1.0);
+        assert_eq!(Form::F32.round(0.1), 0.1);
+    }
+}
