@@ -68,11 +68,21 @@ fn usage(e: &clap::Error) -> ExitCode {
     }
     // It quotes the arguments, which may come from anywhere.
     let mut text = e.render().to_string();
+    if a_question(e) {
+        text.push_str("\n  tip: a question goes to a command: redraft run \"What is 7 + 8?\"\n");
+    }
     if several_words(e) {
         text.push_str("\n  tip: several words are one argument in quotes: redraft run \"What is 7 + 8?\"\n");
     }
     Out::new(false, 0, false).err(text.trim_end());
     Exit::Usage.code().into()
+}
+
+/// Whether there are words where a command should be.
+fn a_question(e: &clap::Error) -> bool {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    let words = |v: &ContextValue| matches!(v, ContextValue::String(s) if s.trim().contains(' '));
+    e.kind() == ErrorKind::InvalidSubcommand && e.get(ContextKind::InvalidSubcommand).is_some_and(words)
 }
 
 /// Whether an argument too many is a word, and not a flag.

@@ -80,7 +80,8 @@ pub enum Error {
     /// Prompt and answer do not fit into the context.
     #[error(
         "the prompt has {prompt} tokens and the answer up to {answer} (whole canvases), together more than the \
-         context of {context}: shorten the prompt, lower --max-tokens or raise --ctx"
+         context of {context}: shorten the prompt, lower --max-tokens (one canvas is the \
+         least) or raise --ctx"
     )]
     ContextOverflow {
         /// Prompt tokens.

@@ -26,7 +26,7 @@ use crate::cmd;
     max_term_width = 100,
     after_help = "Examples:\n  \
         redraft run \"What is the capital of France?\"\n  \
-        redraft run -m model.gguf -v \"Sort: 4 1 3\"\n  \
+        redraft run -m model.gguf -v \"Sort 4, 1, 3 in ascending order.\"\n  \
         redraft chat\n  \
         redraft inspect model.gguf\n\n\
         Exit codes: 0 done, 1 the honest answer is no, 2 usage or bad input, 3 the machine cannot (memory, \

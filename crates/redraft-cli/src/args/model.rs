@@ -23,10 +23,10 @@ pub(crate) struct ModelArgs {
     #[arg(short, long, value_name = "N", value_parser = threads, allow_negative_numbers = true, env = "REDRAFT_THREADS")]
     pub(crate) threads: Option<usize>,
 
-    /// How products with weights are computed; each mode gives the same bits on every machine. exact: with
-    /// activations in f32. fast: with activations in the precision of the weights.
-    #[arg(long, value_name = "MODE", default_value = Numerics::default().name(), value_parser = numerics, env = "REDRAFT_NUMERICS")]
-    pub(crate) numerics: Numerics,
+    /// How products with weights are computed, exact or fast; each mode gives the same bits on every machine. exact:
+    /// with activations in f32. fast: with activations in the precision of the weights [default: exact].
+    #[arg(long, value_name = "MODE", value_parser = numerics, env = "REDRAFT_NUMERICS")]
+    pub(crate) numerics: Option<Numerics>,
 
     /// Read the whole file into memory instead of mapping it.
     #[arg(long, env = "REDRAFT_NO_MMAP", value_parser = clap::builder::FalseyValueParser::new())]
@@ -39,7 +39,7 @@ impl ModelArgs {
         LoadOptions {
             backend: self.backend.clone(),
             precision,
-            numerics: self.numerics,
+            numerics: self.numerics.unwrap_or_default(),
             threads: self.threads,
             mmap: !self.no_mmap,
             ..LoadOptions::default()

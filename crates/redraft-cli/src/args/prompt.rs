@@ -89,7 +89,7 @@ impl PromptArgs {
             None => read_stdin()?,
         };
         if text.trim().is_empty() {
-            bail!("the prompt is empty");
+            bail!("the prompt is empty: give it as an argument or through a pipe");
         }
         Ok(text)
     }

@@ -29,7 +29,7 @@ use crate::{files, interrupt, model, trace_metadata};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     redraft run \"What is the capital of France?\"\n  \
-    echo \"Sort: 4 1 3\" | redraft run\n  \
+    echo \"Sort 14, 3, 27, 9 in ascending order.\" | redraft run\n  \
     redraft run -m model.gguf -n 100 --seed random -v \"Tell me a story\"\n  \
     redraft run --json --steps 16 \"What is 7 + 8?\"\n  \
     printf '<|turn>user\\nHi<turn|>\\n<|turn>model\\n' | redraft run --raw -")]

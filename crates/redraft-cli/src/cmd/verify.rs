@@ -44,6 +44,7 @@ struct Report {
     first_difference: Option<Difference>,
     model: ModelDigests,
     seed: u64,
+    numerics: &'static str,
     tokens: usize,
     canvases: usize,
     steps: usize,
@@ -65,7 +66,15 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
         Receipt::parse(&files::read(path, MAX_BYTES)?).with_context(|| path.display().to_string())?;
     let stop = interrupt::flag()?;
     let numerics = receipt.numerics().with_context(|| path.display().to_string())?;
-    let how = ModelArgs { numerics, ..args.model.clone() };
+    if let Some(asked) = args.model.numerics.filter(|&n| n != numerics) {
+        bail!(
+            "--numerics {}: {} was made with numerics {}, and is repeated with them",
+            asked.name(),
+            path.display(),
+            numerics.name()
+        );
+    }
+    let how = ModelArgs { numerics: Some(numerics), ..args.model.clone() };
     let mut model = model::open(&how, Precision::F32, &stop, out)?.model;
     if args.model.model.is_none() && model.sha256_header() != receipt.model.sha256_header {
         bail!(
@@ -88,6 +97,7 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
         first_difference,
         model: receipt.model,
         seed: receipt.seed,
+        numerics: numerics.name(),
         tokens: receipt.ids.len(),
         canvases: receipt.canvases.len(),
         steps: receipt.canvases.iter().map(|c| c.steps.len()).sum(),
@@ -106,9 +116,10 @@ impl Report {
     fn text(&self) -> String {
         let (by, here) = (&self.made_by, &self.here);
         let mut text = format!(
-            "{}, seed {}: {} tokens, canvases: {}, steps: {}\nmade by   redraft {} on {}\nrepeated  redraft {} on {}\n",
+            "{}, seed {}, numerics {}: {} tokens, canvases: {}, steps: {}\nmade by   redraft {} on {}\nhere      redraft {} on {}\n",
             Shown(&self.model.name),
             self.seed,
+            self.numerics,
             self.tokens,
             self.canvases,
             self.steps,

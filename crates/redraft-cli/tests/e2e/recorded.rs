@@ -41,6 +41,8 @@ fn a_receipt_is_repeated_on_any_backend() {
     assert!(std::fs::read_to_string(&fast).unwrap().contains(r#""numerics": "fast""#));
     let text = ok(&["verify", &fast, "--backend", "reference"]);
     assert!(text.ends_with("equal: the model file, every step and the answer\n"), "{text}");
+    let done = redraft(&["verify", &fast, "--numerics", "exact"]);
+    assert!(done.code == Some(2) && done.err.contains("was made with numerics fast"), "{}", done.err);
     // The same run gives the same bytes.
     let again = receipt(&dir).1;
     assert_eq!(r, again);

@@ -127,7 +127,10 @@ fn the_prompt_may_come_from_stdin() {
     assert_eq!(with_stdin(&[&base[..], &["-"]].concat(), "Hello there\n").out, want);
     assert_eq!(with_stdin(&base, "Hello there\r\n").out, want);
     let empty = with_stdin(&base, "");
-    assert_eq!((empty.code, empty.err.as_str()), (Some(2), "error: the prompt is empty\n"));
+    assert_eq!(
+        (empty.code, empty.err.as_str()),
+        (Some(2), "error: the prompt is empty: give it as an argument or through a pipe\n")
+    );
 }
 
 #[test]

@@ -169,7 +169,8 @@ impl Receipt {
         struct Head {
             redraft_receipt: u32,
         }
-        let head: Head = serde_json::from_slice(bytes).map_err(|e| problem(format!("not a receipt: {e}")))?;
+        let head: Head = serde_json::from_slice(bytes)
+            .map_err(|e| problem(format!("not a receipt, which is JSON from `run --receipt`: {e}")))?;
         if head.redraft_receipt != FORMAT {
             return Err(problem(format!(
                 "expected format {FORMAT}, found {}: it was made by another version of this program",

@@ -151,8 +151,8 @@ impl TraceFile {
     pub fn parse(bytes: &[u8], name: &str) -> Result<TraceFile, Error> {
         let wrong = |problem: String| Error::Golden { file: name.to_string(), problem };
         // Checks that the tensors follow each other and fill the file.
-        let (header_len, header) =
-            SafeTensors::read_metadata(bytes).map_err(|e| wrong(format!("no safetensors file: {e}")))?;
+        let (header_len, header) = SafeTensors::read_metadata(bytes)
+            .map_err(|e| wrong(format!("expected a safetensors file, as traces and goldens are: {e}")))?;
         let data = &bytes[8 + header_len..];
         let metadata = header.metadata().iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
         let mut tensors = BTreeMap::new();

@@ -40,7 +40,7 @@ use crate::{interrupt, model};
     redraft chat\n  \
     redraft chat -m model.gguf --system \"Be brief.\" --seed random\n  \
     redraft chat --ctx-overflow slide --history ~/.redraft_history\n  \
-    printf 'Hello\\nAnd now?\\n' | redraft chat --json | jq .text\n  \
+    printf 'What is 7 + 8?\\nSort 4, 1, 3.\\n' | redraft chat --json | jq .text\n  \
     printf 'Hello\\n/save hello.json\\n' | redraft chat --commands")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -174,7 +174,13 @@ impl Chat {
                 Ok(command) => return self.command(command),
                 Err(e) => bail!(e),
             },
-            None => self.ask(line, self.seed)?,
+            None => {
+                if line.strip_prefix('/').is_some_and(|rest| Command::parse(rest).is_ok()) {
+                    self.out
+                        .warn(&format!("{line} is a message here: --commands takes commands from a pipe"));
+                }
+                self.ask(line, self.seed)?;
+            }
         }
         Ok(true)
     }
