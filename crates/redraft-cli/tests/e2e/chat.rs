@@ -22,7 +22,10 @@ fn each_line_of_a_pipe_is_a_turn() {
     let model = mini();
     let args = ["-m", &model, "-n", "8", "--steps", "2"];
     let done = with_stdin(&[&["chat"][..], &args].concat(), "Hello\n\n/help\nmore\\\nlines");
-    assert_eq!((done.code, done.err.as_str()), (Some(0), ""));
+    assert_eq!(
+        (done.code, done.err.as_str()),
+        (Some(0), "warning: /help is a message here: --commands takes commands from a pipe\n")
+    );
     let (objects, err) = ok(&args, "Hello\n//help\nmore\\\nlines\n");
     assert_eq!(err, "");
     let texts: String = objects.iter().map(|v| format!("{}\n", v["text"].as_str().unwrap())).collect();
