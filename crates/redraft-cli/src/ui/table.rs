@@ -1,5 +1,7 @@
 //! Tables of text.
 
+use std::borrow::Cow;
+
 use super::text::{printable, width};
 
 /// Rows of cells with a heading, columns as wide as their widest cell. Columns named in `right` are aligned
@@ -15,8 +17,14 @@ pub(crate) fn long_table<R: Iterator<Item = Vec<String>>>(
     right: &[usize],
     rows: impl Fn() -> R,
 ) -> String {
-    let shown =
-        |row: Vec<String>| -> Vec<String> { row.iter().map(|c| printable(c).replace('\n', "␊")).collect() };
+    let cell = |c: String| {
+        let changed = match printable(&c) {
+            Cow::Borrowed(text) if !text.contains('\n') => None,
+            shown => Some(shown.replace('\n', "␊")),
+        };
+        changed.unwrap_or(c)
+    };
+    let shown = |row: Vec<String>| -> Vec<String> { row.into_iter().map(cell).collect() };
     let head: Vec<String> = heading.iter().map(|h| (*h).to_string()).collect();
     let all = || std::iter::once(head.clone()).chain(rows().map(shown));
     let mut widths = vec![0; head.len()];
@@ -25,15 +33,16 @@ pub(crate) fn long_table<R: Iterator<Item = Vec<String>>>(
     }
     let mut out = String::new();
     for row in all() {
-        let mut line = String::from("  ");
+        let start = out.len();
+        out.push_str("  ");
         for (i, cell) in row.iter().enumerate() {
             let pad = " ".repeat(widths[i] - width(cell));
-            match right.contains(&i) {
-                true => line.push_str(&format!("{pad}{cell}  ")),
-                false => line.push_str(&format!("{cell}{pad}  ")),
+            let (before, after) = if right.contains(&i) { (pad.as_str(), "") } else { ("", pad.as_str()) };
+            for part in [before, cell, after, "  "] {
+                out.push_str(part);
             }
         }
-        out.push_str(line.trim_end());
+        out.truncate(start + out[start..].trim_end().len());
         out.push('\n');
     }
     out
