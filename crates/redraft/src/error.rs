@@ -105,6 +105,12 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
+    /// A model that writes one token after another.
+    #[error("{arch} is autoregressive: there is no canvas to denoise; `redraft bench` measures its passes")]
+    Autoregressive {
+        /// Its architecture.
+        arch: &'static str,
+    },
     /// The caller asked to stop.
     #[error("interrupted")]
     Interrupted,

@@ -115,6 +115,14 @@ impl Model {
         self.spec
     }
 
+    /// For what denoises a canvas.
+    ///
+    /// # Errors
+    /// [`Error::Autoregressive`] for a model that has none.
+    pub fn refuse_autoregressive(&self) -> Result<(), Error> {
+        if self.spec.autoregressive { Err(Error::Autoregressive { arch: self.spec.name }) } else { Ok(()) }
+    }
+
     /// Sizes.
     pub fn shape(&self) -> &Shape {
         self.arch.shape()

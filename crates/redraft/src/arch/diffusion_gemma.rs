@@ -1,19 +1,19 @@
 //! DiffusionGemma: a Gemma-4 mixture of experts that reads its prompt causally and denoises a canvas
 //! bidirectionally with the same weights. Fact sheet: `docs/models/diffusion-gemma.md`.
 
-use redraft_compute::op::{Activation, Factor, Mask};
-use redraft_compute::{ComputeError, Kind, KvLayout, ProgramBuilder, Val, WeightId};
+use redraft_compute::{ComputeError, ProgramBuilder, Val, WeightId};
 use redraft_gguf::Gguf;
 
-use super::{Arch, ArchSpec, Hyper, Shape};
+use super::{Arch, ArchSpec, Shape};
 use crate::Error;
-use crate::layers::{Experts, GatedMlp, Heads, Rotary, Router, SelfAttention};
+use crate::layers::{Gemma4, GatedMlp, Scalars};
 use crate::sampler::PromptWindow;
 use crate::weights::WeightLoader;
 
 pub(super) const SPEC: ArchSpec = ArchSpec {
     name: "diffusion-gemma",
     about: "DiffusionGemma: causal prompt, bidirectional canvas, dense plus routed experts",
+    autoregressive: false,
     load,
     presets: crate::synth::DIFFUSION_GEMMA,
 };
@@ -21,280 +21,73 @@ pub(super) const SPEC: ArchSpec = ArchSpec {
 /// Width of a canvas where the file does not say (the model card's).
 const CANVAS_LEN: usize = 256;
 
-/// Hyper-parameters; field names are those of the GGUF keys.
-struct Config {
-    d_model: usize,
-    d_ff: usize,
-    n_heads: Vec<usize>,
-    n_kv_heads: Vec<usize>,
-    /// True for sliding-window layers.
-    sliding: Vec<bool>,
-    window: usize,
-    head_dim: usize,
-    head_dim_swa: usize,
-    n_experts: usize,
-    n_used: usize,
-    d_expert: usize,
-    eps: f32,
-    softcap: f64,
-}
-
-struct Layer {
-    attn_norm: WeightId,
-    attn: SelfAttention,
-    attn_post_norm: WeightId,
-    ffn_norm: WeightId,
-    mlp: GatedMlp,
-    mlp_post_norm: WeightId,
-    router_scale: WeightId,
-    router: Router,
-    moe_norm: WeightId,
-    experts: Experts,
-    moe_post_norm: WeightId,
-    ffn_post_norm: WeightId,
-    /// Multiplies the layer's output in prompt passes.
-    prompt_scale: WeightId,
-    /// The same in canvas passes.
-    canvas_scale: WeightId,
-}
-
 struct SelfConditioning {
     pre_norm: WeightId,
     mlp: GatedMlp,
 }
 
 struct DiffusionGemma {
-    config: Config,
-    shape: Shape,
-    token_embd: WeightId,
-    output: WeightId,
-    output_norm: WeightId,
+    base: Gemma4,
     self_cond: Option<SelfConditioning>,
-    layers: Vec<Layer>,
-    rope_full: Rotary,
-    rope_swa: Rotary,
-    prompt_window: PromptWindow,
 }
 
 fn load(gguf: &Gguf, w: &mut WeightLoader<'_>, notes: &mut Vec<String>) -> Result<Box<dyn Arch>, Error> {
-    let meta = gguf.metadata();
-    let h = Hyper::new(meta, SPEC.name);
-    let n_layers = h.size("block_count", 1024)?;
-    let c = Config {
-        d_model: h.size("embedding_length", 1 << 20)?,
-        d_ff: h.size("feed_forward_length", 1 << 24)?,
-        n_heads: h.size_per_layer("attention.head_count", n_layers, 1 << 16)?,
-        n_kv_heads: h.size_per_layer("attention.head_count_kv", n_layers, 1 << 16)?,
-        sliding: h.flag_per_layer("attention.sliding_window_pattern", n_layers)?,
-        window: h.size("attention.sliding_window", 1 << 30)?,
-        head_dim: h.size("attention.key_length", 1 << 16)?,
-        head_dim_swa: h.size("attention.key_length_swa", 1 << 16)?,
-        n_experts: h.size("expert_count", 1 << 16)?,
-        n_used: h.size("expert_used_count", h.size("expert_count", 1 << 16)?)?,
-        d_expert: h.size("expert_feed_forward_length", 1 << 24)?,
-        eps: h.positive("attention.layer_norm_rms_epsilon")?,
-        softcap: h.positive("final_logit_softcapping")?.into(),
-    };
-    h.equal("attention.value_length", c.head_dim)?;
-    h.equal("attention.value_length_swa", c.head_dim_swa)?;
-    h.grouped_heads(&c.n_heads, &c.n_kv_heads)?;
-    let vocab_len = super::vocab_len(gguf)?;
-    let rope_swa = h.rotary("rope.dimension_count_swa", "rope.freq_base_swa", c.head_dim_swa)?;
-    let mut rope_full = h.rotary("rope.dimension_count", "rope.freq_base", c.head_dim)?;
-    rope_full.factors = Some(w.values("rope_freqs.weight", rope_full.n_rot / 2));
-
-    let token_embd = w.matrix("token_embd.weight", vocab_len, c.d_model);
-    let output =
-        if w.has("output.weight") { w.matrix("output.weight", vocab_len, c.d_model) } else { token_embd };
-    let output_norm = w.vector("output_norm.weight", c.d_model);
+    let scalars = Scalars { prompt: "enc_layer_output_scale.weight", canvas: "layer_output_scale.weight" };
+    let mut base = Gemma4::load(gguf, w, SPEC.name, scalars)?;
     let has_self_cond =
         ["pre_norm", "gate", "up", "down"].iter().any(|n| w.has(&format!("self_cond_{n}.weight")));
     let self_cond = has_self_cond.then(|| SelfConditioning {
-        pre_norm: w.vector("self_cond_pre_norm.weight", c.d_model),
-        mlp: GatedMlp::load(w, "self_cond_", c.d_ff, c.d_model, Activation::GeluTanh),
+        pre_norm: w.vector("self_cond_pre_norm.weight", base.shape.d_model),
+        mlp: base.mlp(w, "self_cond_"),
     });
     if self_cond.is_none() {
         notes.push("the file has no self-conditioning tensors; self-conditioning is off".into());
     }
-    let layers = (0..n_layers).map(|i| Layer::load(w, &c, i)).collect();
-    let kv_width = |i: usize| c.n_kv_heads[i] * if c.sliding[i] { c.head_dim_swa } else { c.head_dim };
-    let shape = Shape {
-        n_layers,
-        d_model: c.d_model,
-        vocab_len,
-        context_len: h.size("context_length", 1 << 30)?,
-        canvas_len: super::canvas_len(meta, CANVAS_LEN, notes)?,
-        kv: KvLayout { widths: (0..n_layers).map(kv_width).collect() },
-        self_conditioning: self_cond.is_some(),
-    };
-    let model = DiffusionGemma {
-        config: c,
-        shape,
-        token_embd,
-        output,
-        output_norm,
-        self_cond,
-        layers,
-        rope_full,
-        rope_swa,
-        prompt_window: PromptWindow::default(),
-    };
-    Ok(Box::new(model))
-}
-
-impl Layer {
-    fn load(w: &mut WeightLoader<'_>, c: &Config, i: usize) -> Layer {
-        let name = |n: &str| format!("blk.{i}.{n}");
-        let (n, act) = (c.d_model, Activation::GeluTanh);
-        let d = if c.sliding[i] { c.head_dim_swa } else { c.head_dim };
-        let heads = Heads { q: c.n_heads[i], kv: c.n_kv_heads[i], dim: d };
-        Layer {
-            attn_norm: w.vector(&name("attn_norm.weight"), n),
-            // Full layers take their values from the raw key projection; scores are not scaled.
-            attn: SelfAttention::load(w, &name("attn_"), n, heads, c.sliding[i], c.eps, 1.0),
-            attn_post_norm: w.vector(&name("post_attention_norm.weight"), n),
-            ffn_norm: w.vector(&name("ffn_norm.weight"), n),
-            mlp: GatedMlp::load(w, &name("ffn_"), c.d_ff, n, act),
-            mlp_post_norm: w.vector(&name("post_ffw_norm_1.weight"), n),
-            router_scale: w.vector(&name("ffn_gate_inp.scale"), n),
-            router: Router {
-                w: w.matrix(&name("ffn_gate_inp.weight"), c.n_experts, n),
-                top_k: c.n_used,
-                renormalize: true,
-                expert_scale: Some(w.vector(&name("ffn_down_exps.scale"), c.n_experts)),
-            },
-            moe_norm: w.vector(&name("pre_ffw_norm_2.weight"), n),
-            experts: Experts::load(w, &name("ffn_"), c.n_experts, c.d_expert, n, act),
-            moe_post_norm: w.vector(&name("post_ffw_norm_2.weight"), n),
-            ffn_post_norm: w.vector(&name("post_ffw_norm.weight"), n),
-            prompt_scale: w.vector(&name("enc_layer_output_scale.weight"), 1),
-            canvas_scale: w.vector(&name("layer_output_scale.weight"), 1),
-        }
-    }
-}
-
-impl DiffusionGemma {
-    fn norm(&self, b: &mut ProgramBuilder, x: Val, w: Option<WeightId>) -> Result<Val, ComputeError> {
-        b.rms_norm(x, w, self.config.eps, self.config.d_model)
-    }
-
-    fn embed(&self, b: &mut ProgramBuilder, ids: Val) -> Result<Val, ComputeError> {
-        let x = b.embed(ids, self.token_embd, (self.config.d_model as f64).sqrt())?; // [T, n]
-        b.tap("inp_scaled", x);
-        Ok(x)
-    }
-
-    /// All layers over `x` `[T, n]`.
-    fn stack(&self, b: &mut ProgramBuilder, mut x: Val, canvas: bool) -> Result<Val, ComputeError> {
-        let table_full = b.input("rope table of full layers", self.rope_full.n_rot, Kind::Real)?;
-        let table_swa = b.input("rope table of sliding layers", self.rope_swa.n_rot, Kind::Real)?;
-        let window = self.config.window;
-        for (i, &sliding) in self.config.sliding.iter().enumerate() {
-            b.set_layer(Some(i));
-            let mask = if canvas {
-                // The same keys of the prefix for every position of the canvas.
-                Mask::Canvas { prefix: sliding.then(|| self.prompt_window.keys(window)) }
-            } else {
-                Mask::Causal { window: sliding.then_some(window) }
-            };
-            let table = if sliding { table_swa } else { table_full };
-            x = self.layer(b, i, x, table, mask)?;
-        }
-        b.set_layer(None);
-        Ok(x)
-    }
-
-    /// Layer `i` over `x` `[T, n]`. Canvas passes leave the cache alone and have a scalar of their own.
-    fn layer(
-        &self,
-        b: &mut ProgramBuilder,
-        i: usize,
-        x: Val,
-        table: Val,
-        mask: Mask,
-    ) -> Result<Val, ComputeError> {
-        let l = &self.layers[i];
-        let canvas = matches!(mask, Mask::Canvas { .. });
-        let h = self.norm(b, x, Some(l.attn_norm))?;
-        b.tap("attn_norm", h);
-        let o = l.attn.build(b, h, table, i, mask, !canvas)?; // [T, n]
-        let o = self.norm(b, o, Some(l.attn_post_norm))?;
-        b.tap("attn_post_norm", o);
-        let a = b.add(x, o)?;
-        b.tap("attn_out", a);
-
-        let u = self.norm(b, a, Some(l.ffn_norm))?;
-        b.tap("ffn_norm_1", u);
-        let dense = l.mlp.build(b, u)?; // [T, n]
-        let dense = self.norm(b, dense, Some(l.mlp_post_norm))?;
-        b.tap("ffn_mlp", dense);
-
-        let u = self.norm(b, a, Some(l.moe_norm))?;
-        b.tap("ffn_norm_2", u);
-        // The router reads the residual stream itself, through its own norm and scale.
-        let r = self.norm(b, a, Some(l.router_scale))?;
-        let r = b.scale(r, Factor::Const(1.0 / (self.config.d_model as f64).sqrt()))?;
-        let route = l.router.build(b, r)?; // ids, weights: [T, k]
-        let moe = l.experts.build(b, u, route)?; // [T, n]
-        let moe = self.norm(b, moe, Some(l.moe_post_norm))?;
-        b.tap("ffn_moe", moe);
-
-        let f = b.add(dense, moe)?;
-        b.tap("ffn_moe_combined", f);
-        let f = self.norm(b, f, Some(l.ffn_post_norm))?;
-        b.tap("ffn_post_norm", f);
-        let y = b.add(a, f)?;
-        // The scalar multiplies the residual too.
-        let y = b.scale(y, Factor::Scalar(if canvas { l.canvas_scale } else { l.prompt_scale }))?;
-        b.tap("l_out", y);
-        Ok(y)
-    }
+    base.shape.canvas_len = super::canvas_len(gguf.metadata(), CANVAS_LEN, notes)?;
+    base.shape.self_conditioning = self_cond.is_some();
+    Ok(Box::new(DiffusionGemma { base, self_cond }))
 }
 
 impl Arch for DiffusionGemma {
     fn shape(&self) -> &Shape {
-        &self.shape
+        &self.base.shape
     }
 
     fn set_prompt_window(&mut self, window: PromptWindow) {
-        self.prompt_window = window;
+        self.base.prompt_window = window;
     }
 
     fn position_inputs(&self, n_past: usize, rows: usize) -> Vec<Vec<f64>> {
-        vec![self.rope_full.table(n_past, rows), self.rope_swa.table(n_past, rows)]
+        self.base.position_inputs(n_past, rows)
     }
 
     fn prompt(&self, b: &mut ProgramBuilder, ids: Val) -> Result<Val, ComputeError> {
-        let x = self.embed(b, ids)?;
-        self.stack(b, x, false)
+        let x = self.base.embed(b, ids)?;
+        self.base.stack(b, x, false)
     }
 
     fn result_norm(&self, b: &mut ProgramBuilder, hidden: Val) -> Result<Val, ComputeError> {
-        let x = self.norm(b, hidden, Some(self.output_norm))?;
-        b.tap("result_norm", x);
-        Ok(x)
+        self.base.result_norm(b, hidden)
     }
 
     fn canvas(&self, b: &mut ProgramBuilder, ids: Val, prev: Option<Val>) -> Result<Val, ComputeError> {
-        let mut x = self.embed(b, ids)?;
+        let m = &self.base;
+        let mut x = m.embed(b, ids)?;
         if let (Some(prev), Some(sc)) = (prev, &self.self_cond) {
             let probs = b.softmax(prev)?; // [T, V]
-            let s = b.soft_embed(probs, self.token_embd, (self.config.d_model as f64).sqrt())?; // [T, n]
+            let s = b.soft_embed(probs, m.token_embd, m.embed_scale())?; // [T, n]
             b.tap("sc_soft", s);
-            let z = self.norm(b, s, Some(sc.pre_norm))?;
+            let z = m.norm(b, s, Some(sc.pre_norm))?;
             b.tap("sc_normed", z);
             let s = sc.mlp.build(b, z)?; // [T, n]
             b.tap("sc_sig", s);
             x = b.add(x, s)?;
         }
         // The weightless norm applies on the first step too.
-        let x = self.norm(b, x, None)?;
+        let x = m.norm(b, x, None)?;
         b.tap("inp_region", x);
-        let x = self.stack(b, x, true)?;
-        let x = self.result_norm(b, x)?;
-        let y = b.matmul(x, self.output)?; // [T, V]
-        let y = b.softcap(y, self.config.softcap)?;
-        b.tap("logits", y);
-        Ok(y)
+        let x = m.stack(b, x, true)?;
+        let x = m.result_norm(b, x)?;
+        m.head(b, x)
     }
 }

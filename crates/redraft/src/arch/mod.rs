@@ -1,6 +1,7 @@
 //! Architectures: one file each, and the list [`ARCHS`].
 
 mod diffusion_gemma;
+mod gemma4;
 
 use redraft_compute::{ComputeError, KvLayout, ProgramBuilder, Val};
 use redraft_gguf::{Gguf, Metadata};
@@ -62,6 +63,8 @@ pub struct ArchSpec {
     pub name: &'static str,
     /// One line for listings.
     pub about: &'static str,
+    /// It writes one token after another: its passes can be measured, but there is nothing to denoise.
+    pub autoregressive: bool,
     /// Reads hyper-parameters and weights.
     pub load: LoadArch,
     /// Shapes of well-known models, for `redraft synth`.
@@ -79,7 +82,7 @@ pub struct Preset {
 }
 
 /// All architectures.
-pub static ARCHS: &[ArchSpec] = &[diffusion_gemma::SPEC];
+pub static ARCHS: &[ArchSpec] = &[diffusion_gemma::SPEC, gemma4::SPEC];
 
 /// The architecture of a file.
 ///
@@ -214,7 +217,7 @@ mod tests {
     fn image_encoders_are_named() {
         let found = |key: &str, value: &str| {
             let mut meta = Metadata::new();
-            meta.set("general.architecture", "gemma4");
+            meta.set("general.architecture", "gemma9");
             meta.set(key, value);
             arch_of(&meta).map(|_| ()).unwrap_err().to_string()
         };
@@ -222,6 +225,6 @@ mod tests {
             let error = found(key, value);
             assert!(error.contains("image encoder (mmproj") && error.contains("not supported"), "{error}");
         }
-        assert!(found("general.type", "model").contains("architecture `gemma4` is not supported"));
+        assert!(found("general.type", "model").contains("architecture `gemma9` is not supported"));
     }
 }

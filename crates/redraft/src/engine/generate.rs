@@ -240,6 +240,7 @@ pub fn generate(
     on_event: &mut dyn FnMut(&Event<'_>) -> ControlFlow<()>,
 ) -> Result<Generation, Error> {
     let start = Instant::now();
+    model.refuse_autoregressive()?;
     let len = model.shape().canvas_len;
     let n_canvases = request.max_tokens.div_ceil(len);
     check_request(request, n_canvases.saturating_mul(len))?;

@@ -2,6 +2,8 @@
 
 mod attention;
 mod feed_forward;
+mod gemma4;
 
 pub(crate) use attention::{Heads, Rotary, SelfAttention};
 pub(crate) use feed_forward::{Experts, GatedMlp, Router};
+pub(crate) use gemma4::{Gemma4, Scalars};

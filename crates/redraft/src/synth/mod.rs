@@ -8,14 +8,16 @@
 //! The bytes of a file are a function of plan, file type and seed.
 
 mod blocks;
-mod diffusion_gemma;
 mod file;
+mod gemma4;
 #[cfg(test)]
 mod tests;
 mod vocab;
 
-pub use diffusion_gemma::{DIFFUSION_GEMMA, diffusion_gemma_26b, diffusion_gemma_tiny};
 pub use file::{Summary, SynthError, write};
+pub use gemma4::{
+    DIFFUSION_GEMMA, GEMMA4, diffusion_gemma_26b, diffusion_gemma_tiny, gemma4_26b, gemma4_mini, gemma4_tiny,
+};
 
 use redraft_gguf::{DType, GgufError, GgufWriter, Metadata};
 

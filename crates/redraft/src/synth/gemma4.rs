@@ -1,11 +1,11 @@
-//! Shapes of DiffusionGemma. Fact sheet: `docs/models/diffusion-gemma.md`.
+//! Shapes of DiffusionGemma and of its autoregressive twin, Gemma 4. Fact sheet: `docs/models/diffusion-gemma.md`.
 
 use redraft_gguf::{Array, Metadata, Value};
 
 use super::{Fill, Plan, Role, TensorPlan, vocab};
 use crate::arch::Preset;
 
-/// The presets of the architecture.
+/// The presets of DiffusionGemma.
 pub const DIFFUSION_GEMMA: &[Preset] = &[
     Preset {
         name: "diffusion-gemma-26b-a4b",
@@ -19,7 +19,23 @@ pub const DIFFUSION_GEMMA: &[Preset] = &[
     },
 ];
 
+/// The presets of Gemma 4: files that llama.cpp reads, too.
+pub const GEMMA4: &[Preset] = &[
+    Preset {
+        name: "gemma4-26b-a4b",
+        about: "Gemma 4 26B-A4B, the autoregressive twin of DiffusionGemma, for comparison with other engines",
+        build: gemma4_26b,
+    },
+    Preset {
+        name: "gemma4-mini",
+        about: "Gemma 4 with 12 layers of a third of the width, 32 experts of which 4 are used: 0.5 billion weights",
+        build: gemma4_mini,
+    },
+    Preset { name: "gemma4-tiny", about: "the twin of tiny, for tests", build: gemma4_tiny },
+];
+
 /// Sizes of a model, in the words of the GGUF keys.
+#[derive(Clone, Copy)]
 struct Sizes {
     name: &'static str,
     size_label: &'static str,
@@ -41,54 +57,96 @@ struct Sizes {
     n_used: u32,
     d_expert: u64,
     vocab_len: usize,
-    canvas_len: u32,
+    /// None: autoregressive, a Gemma 4.
+    canvas_len: Option<u32>,
 }
 
-/// DiffusionGemma 26B-A4B.
-pub fn diffusion_gemma_26b() -> Plan {
-    plan(&Sizes {
-        name: "DiffusionGemma 26B-A4B",
-        size_label: "26B-A4B",
-        n_layers: 30,
-        context_len: 262_144,
-        d_model: 2816,
-        d_ff: 2112,
-        n_heads: 16,
-        n_kv_heads_swa: 8,
-        n_kv_heads: 2,
-        head_dim_swa: 256,
-        head_dim: 512,
-        window: 1024,
-        n_experts: 128,
-        n_used: 8,
-        d_expert: 704,
-        vocab_len: 262_144,
-        canvas_len: 256,
-    })
-}
+const LARGE: Sizes = Sizes {
+    name: "DiffusionGemma 26B-A4B",
+    size_label: "26B-A4B",
+    n_layers: 30,
+    context_len: 262_144,
+    d_model: 2816,
+    d_ff: 2112,
+    n_heads: 16,
+    n_kv_heads_swa: 8,
+    n_kv_heads: 2,
+    head_dim_swa: 256,
+    head_dim: 512,
+    window: 1024,
+    n_experts: 128,
+    n_used: 8,
+    d_expert: 704,
+    vocab_len: 262_144,
+    canvas_len: Some(256),
+};
 
 /// The same architecture with two million weights. Its rows are whole super-blocks in some tensors and not in
 /// others, so that a file has the block types of the large one.
+const TINY: Sizes = Sizes {
+    name: "DiffusionGemma tiny",
+    size_label: "2M",
+    n_layers: 6,
+    context_len: 4096,
+    d_model: 256,
+    d_ff: 96,
+    n_heads: 4,
+    n_kv_heads_swa: 2,
+    n_kv_heads: 1,
+    head_dim_swa: 32,
+    head_dim: 64,
+    window: 16,
+    n_experts: 8,
+    n_used: 2,
+    d_expert: 32,
+    vocab_len: 2048,
+    canvas_len: Some(32),
+};
+
+/// Between the two, with the proportions of the large one.
+const MINI: Sizes = Sizes {
+    name: "Gemma 4 mini",
+    size_label: "0.5B",
+    n_layers: 12,
+    context_len: 32_768,
+    d_model: 1024,
+    d_ff: 704,
+    n_heads: 8,
+    n_kv_heads_swa: 4,
+    n_kv_heads: 1,
+    head_dim_swa: 128,
+    head_dim: 256,
+    window: 512,
+    n_experts: 32,
+    n_used: 4,
+    d_expert: 352,
+    vocab_len: 32_768,
+    canvas_len: None,
+};
+
+/// DiffusionGemma 26B-A4B.
+pub fn diffusion_gemma_26b() -> Plan {
+    plan(&LARGE)
+}
+
+/// DiffusionGemma with two million weights.
 pub fn diffusion_gemma_tiny() -> Plan {
-    plan(&Sizes {
-        name: "DiffusionGemma tiny",
-        size_label: "2M",
-        n_layers: 6,
-        context_len: 4096,
-        d_model: 256,
-        d_ff: 96,
-        n_heads: 4,
-        n_kv_heads_swa: 2,
-        n_kv_heads: 1,
-        head_dim_swa: 32,
-        head_dim: 64,
-        window: 16,
-        n_experts: 8,
-        n_used: 2,
-        d_expert: 32,
-        vocab_len: 2048,
-        canvas_len: 32,
-    })
+    plan(&TINY)
+}
+
+/// Gemma 4 26B-A4B: DiffusionGemma without what makes it one.
+pub fn gemma4_26b() -> Plan {
+    plan(&Sizes { name: "Gemma 4 26B-A4B", canvas_len: None, ..LARGE })
+}
+
+/// Gemma 4 with half a billion weights.
+pub fn gemma4_mini() -> Plan {
+    plan(&MINI)
+}
+
+/// Gemma 4 with two million weights.
+pub fn gemma4_tiny() -> Plan {
+    plan(&Sizes { name: "Gemma 4 tiny", canvas_len: None, ..TINY })
 }
 
 /// Every sixth layer attends to everything, the others to a window.
@@ -102,7 +160,8 @@ fn plan(s: &Sizes) -> Plan {
 
 fn metadata(s: &Sizes) -> Metadata {
     let mut m = Metadata::new();
-    m.set("general.architecture", "diffusion-gemma");
+    let arch = if s.canvas_len.is_some() { "diffusion-gemma" } else { "gemma4" };
+    m.set("general.architecture", arch);
     m.set("general.type", "model");
     m.set("general.name", format!("{} (random weights)", s.name));
     m.set(
@@ -113,7 +172,7 @@ fn metadata(s: &Sizes) -> Metadata {
         ),
     );
     m.set("general.size_label", s.size_label);
-    let mut set = |key: &str, value: Value| m.set(format!("diffusion-gemma.{key}"), value);
+    let mut set = |key: &str, value: Value| m.set(format!("{arch}.{key}"), value);
     let size = |n: u64| Value::U32(n as u32);
     let per_layer =
         |sliding, full| (0..s.n_layers).map(|i| if is_sliding(i) { sliding } else { full }).collect();
@@ -143,14 +202,16 @@ fn metadata(s: &Sizes) -> Metadata {
     set("expert_feed_forward_length", size(s.d_expert));
     set("rope.dimension_count", size(s.head_dim));
     set("rope.dimension_count_swa", size(s.head_dim_swa));
-    set("attention.causal", false.into());
-    m.set("diffusion.canvas_length", s.canvas_len);
-    m.set("diffusion.eb_max_steps", 48u32);
-    m.set("diffusion.eb_t_min", 0.4f32);
-    m.set("diffusion.eb_t_max", 0.8f32);
-    m.set("diffusion.eb_entropy_bound", 0.1f32);
-    m.set("diffusion.eb_stability_threshold", 1u32);
-    m.set("diffusion.eb_confidence_threshold", 0.005f32);
+    if let Some(canvas_len) = s.canvas_len {
+        set("attention.causal", false.into());
+        m.set("diffusion.canvas_length", canvas_len);
+        m.set("diffusion.eb_max_steps", 48u32);
+        m.set("diffusion.eb_t_min", 0.4f32);
+        m.set("diffusion.eb_t_max", 0.8f32);
+        m.set("diffusion.eb_entropy_bound", 0.1f32);
+        m.set("diffusion.eb_stability_threshold", 1u32);
+        m.set("diffusion.eb_confidence_threshold", 0.005f32);
+    }
     vocab::set(&mut m, s.vocab_len);
     m
 }
@@ -185,10 +246,12 @@ fn tensors(s: &Sizes) -> Vec<TensorPlan> {
     t.vector("output_norm.weight", n, 5.0);
     let pairs = s.head_dim / 2;
     t.add("rope_freqs.weight", &[pairs], Role::Float, Fill::RopeFactors { rotated: pairs / 4 });
-    t.vector("self_cond_pre_norm.weight", n, 1.0);
-    t.matrix("self_cond_gate.weight", &[n, f], Role::Matrix, 1.5);
-    t.matrix("self_cond_up.weight", &[n, f], Role::Matrix, 1.5);
-    t.matrix("self_cond_down.weight", &[f, n], Role::Matrix, 1.0);
+    if s.canvas_len.is_some() {
+        t.vector("self_cond_pre_norm.weight", n, 1.0);
+        t.matrix("self_cond_gate.weight", &[n, f], Role::Matrix, 1.5);
+        t.matrix("self_cond_up.weight", &[n, f], Role::Matrix, 1.5);
+        t.matrix("self_cond_down.weight", &[f, n], Role::Matrix, 1.0);
+    }
     let mut sliding_before = 0;
     let n_sliding = (0..s.n_layers).filter(|&i| is_sliding(i)).count();
     for i in 0..s.n_layers {
@@ -212,7 +275,9 @@ fn tensors(s: &Sizes) -> Vec<TensorPlan> {
         // Attention makes positions alike; too much of it, and the whole canvas goes to the same experts.
         t.vector(b("post_attention_norm.weight"), n, 0.4);
         t.add(b("layer_output_scale.weight"), &[1], Role::Float, Fill::Between(0.5, 0.9));
-        t.add(b("enc_layer_output_scale.weight"), &[1], Role::Float, Fill::Between(0.5, 0.9));
+        if s.canvas_len.is_some() {
+            t.add(b("enc_layer_output_scale.weight"), &[1], Role::Float, Fill::Between(0.5, 0.9));
+        }
         t.vector(b("ffn_norm.weight"), n, 1.0);
         t.matrix(b("ffn_gate.weight"), &[n, f], Role::Matrix, 1.5);
         t.matrix(b("ffn_up.weight"), &[n, f], Role::Matrix, 1.5);
