@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::backend::{Backend, Capabilities, InputData, KvLayout, SeqId};
 use crate::program::{Observer, Program, Slot, Source, TapData};
@@ -301,10 +302,12 @@ impl<K: HostKernels> HostBackend<K> {
         let mut bufs: Vec<Buf<K::R>> = program.vals.iter().map(|_| Buf::None).collect();
         self.admit(program, seq, inputs, &mut bufs)?;
         let mut taps = program.taps.iter().peekable();
+        let times = observer.times_ops();
         for (i, op) in program.ops.iter().enumerate() {
             if observer.interrupted() {
                 return Err(ComputeError::Interrupted);
             }
+            let start = times.then(Instant::now);
             let outputs = op.outputs();
             for &v in &outputs {
                 bufs[v.index()] = match v.kind() {
@@ -328,6 +331,9 @@ impl<K: HostKernels> HostBackend<K> {
                         })
                     })?;
                 }
+            }
+            if let Some(start) = start {
+                observer.timed(i, start.elapsed());
             }
             while let Some(&(_, key, v)) = taps.next_if(|t| t.0 <= i) {
                 if observer.wants(key) {

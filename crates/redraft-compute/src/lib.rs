@@ -11,6 +11,7 @@
 pub mod backend;
 mod check;
 pub mod conformance;
+pub mod cost;
 pub mod cpu;
 pub mod error;
 mod host;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::op::*;
 use crate::weight::WeightTable;
@@ -54,6 +55,14 @@ pub trait Observer {
     fn interrupted(&self) -> bool {
         false
     }
+
+    /// Whether [`timed`](Self::timed) should be called; asked once a run.
+    fn times_ops(&self) -> bool {
+        false
+    }
+
+    /// Op `index` of the program, with the buffers of its results and the check of their numbers, took so long.
+    fn timed(&mut self, _index: usize, _time: Duration) {}
 }
 
 /// The observer that looks at nothing.
@@ -99,6 +108,11 @@ impl Program {
     /// All taps `(key, value)` in execution order.
     pub fn taps(&self) -> impl Iterator<Item = (TapKey, Val)> + '_ {
         self.taps.iter().map(|&(_, k, v)| (k, v))
+    }
+
+    /// The weights that the ops name.
+    pub fn weights(&self) -> &WeightTable {
+        &self.weights
     }
 
     /// Tokens that must be in the KV cache.

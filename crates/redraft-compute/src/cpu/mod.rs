@@ -22,6 +22,7 @@ mod aarch64;
 mod kernels;
 pub mod level;
 mod ops;
+pub mod peak;
 mod pool;
 mod table;
 mod vector;

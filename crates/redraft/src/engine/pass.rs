@@ -1,5 +1,7 @@
 //! One forward pass: builds the program, runs it, reads the results.
 
+use std::time::Duration;
+
 use redraft_compute::op::Factor;
 use redraft_compute::{
     InputData, Kind, Observer, Program, ProgramBuilder, SeqId, Slot, TapData, TapKey, Val,
@@ -28,6 +30,14 @@ pub trait TapSink {
     fn interrupted(&self) -> bool {
         false
     }
+
+    /// Whether [`timed`](Self::timed) should be called.
+    fn times_ops(&self) -> bool {
+        false
+    }
+
+    /// How long op `index` of the program took.
+    fn timed(&mut self, _index: usize, _time: Duration) {}
 }
 
 /// The sink that looks at nothing.
@@ -106,6 +116,14 @@ impl Observer for Watch<'_> {
 
     fn interrupted(&self) -> bool {
         self.sink.interrupted()
+    }
+
+    fn times_ops(&self) -> bool {
+        self.sink.times_ops()
+    }
+
+    fn timed(&mut self, index: usize, time: Duration) {
+        self.sink.timed(index, time);
     }
 }
 

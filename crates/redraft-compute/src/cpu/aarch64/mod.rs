@@ -3,3 +3,4 @@
 
 pub(super) mod dotprod;
 pub(super) mod neon;
+pub(in crate::cpu) mod peak;

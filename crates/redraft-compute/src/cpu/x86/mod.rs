@@ -3,4 +3,5 @@
 
 pub(super) mod avx2;
 pub(super) mod avx512;
+pub(in crate::cpu) mod peak;
 pub(super) mod vnni;

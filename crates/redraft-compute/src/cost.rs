@@ -1,0 +1,80 @@
+//! What an op costs in multiply-accumulate operations, whatever the backend makes of them.
+
+use crate::op::{Attention, Op};
+use crate::program::Program;
+use crate::{WeightId, WeightTable};
+
+/// Multiply-accumulate operations of op `index` of a program: of its matrix products, of attention over the visible
+/// keys. Ops on single elements count none.
+pub fn macs(program: &Program, index: usize) -> u64 {
+    let Some(op) = program.ops().get(index) else { return 0 };
+    let weights = program.weights();
+    let rows = program.rows() as u64;
+    match op {
+        Op::Embed(_) => 0,
+        Op::Attention(o) => attention(o),
+        // Each token goes through as many matrices of each stack as there are slots.
+        Op::MoeExperts(o) => {
+            let each: u64 = op.weights().iter().map(|&w| matrix(weights, w)).sum();
+            each.saturating_mul(o.ids.len() as u64)
+        }
+        _ => op.weights().iter().map(|&w| matrix(weights, w).saturating_mul(rows)).sum(),
+    }
+}
+
+/// Elements of one matrix of a weight; vectors are no matrices.
+fn matrix(weights: &WeightTable, id: WeightId) -> u64 {
+    match weights.get(id) {
+        Ok(w) if w.rows > 1 => w.rows as u64 * w.cols as u64,
+        _ => 0,
+    }
+}
+
+/// Scores and weighted values.
+fn attention(o: &Attention) -> u64 {
+    let keys: usize = (0..o.q.rows()).map(|row| o.mask.visible(o.n_past, o.q.rows(), row).len()).sum();
+    2 * (keys as u64).saturating_mul(o.n_heads as u64 * o.head_dim as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use redraft_gguf::{Bytes, DType};
+
+    use super::*;
+    use crate::op::{Activation, GateUp, Mask};
+    use crate::{AttentionSpec, Kind, ProgramBuilder, Weight};
+
+    #[test]
+    fn products_experts_and_attention_are_counted() {
+        let mut table = WeightTable::default();
+        let mut add = |name: &str, experts: usize, rows: usize, cols: usize| {
+            let bytes = Bytes::from(vec![0u8; 4 * experts * rows * cols]);
+            table.add(Weight { name: name.into(), dtype: DType::F32, experts, rows, cols, bytes }).unwrap()
+        };
+        let (w, norm) = (add("w", 1, 6, 4), add("norm", 1, 1, 4));
+        let (gate_up, down) = (add("gate_up", 3, 10, 4), add("down", 3, 4, 5));
+        let mut b = ProgramBuilder::new(&Arc::new(table), 7, 5);
+        let x = b.input("x", 4, Kind::Real).unwrap();
+        b.matmul(x, w).unwrap();
+        b.rms_norm(x, Some(norm), 1e-6, 4).unwrap();
+        let logits = b.input("logits", 3, Kind::Real).unwrap();
+        let (_, ids, weights) = b.moe_route(logits, 2, true, None).unwrap();
+        b.moe_experts(x, (ids, weights), GateUp::Fused(gate_up), down, Activation::Silu).unwrap();
+        let spec = |mask| AttentionSpec {
+            cache_layer: Some(0),
+            n_heads: 2,
+            n_kv_heads: 2,
+            head_dim: 2,
+            scale: 1.0,
+            mask,
+        };
+        b.attention([x, x, x], spec(Mask::Causal { window: None })).unwrap();
+        b.attention([x, x, x], spec(Mask::Canvas { prefix: Some(3) })).unwrap();
+        let p = b.finish();
+        let found: Vec<u64> = (0..p.ops().len()).map(|i| macs(&p, i)).collect();
+        // Causal: 8 + 9 + 10 + 11 + 12 keys; canvas: 3 + 5 for each of 5.
+        assert_eq!(found, [5 * 24, 0, 0, 5 * 2 * (40 + 20), 2 * 50 * 4, 2 * 40 * 4]);
+    }
+}

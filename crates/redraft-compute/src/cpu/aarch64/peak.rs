@@ -1,0 +1,95 @@
+//! Loops without memory, for the peaks of the AArch64 levels.
+
+use std::arch::aarch64::*;
+use std::arch::asm;
+use std::hint::black_box;
+
+use crate::cpu::CpuLevel;
+use crate::cpu::peak::Loops;
+
+/// The loops of a level; none for those that are no AArch64 vector level.
+pub(in crate::cpu) fn loops(level: CpuLevel) -> Option<Loops> {
+    Some(match level {
+        CpuLevel::Neon => Loops { f32: f32_128, int8: bytes_128 },
+        CpuLevel::NeonDot => Loops { f32: f32_128, int8: dot_128 },
+        _ => return None,
+    })
+}
+
+/// Additions of registers, each of which needs the one before.
+pub(in crate::cpu) fn dependent_adds(rounds: u64) -> u64 {
+    let mut x = 0u64;
+    for _ in 0..rounds {
+        // SAFETY: adds two registers, of which one is given back; touches no memory and no stack.
+        unsafe {
+            asm!(".rept 64", "add {x}, {x}, {y}", ".endr", x = inout(reg) x, y = in(reg) 3u64, options(nomem, nostack));
+        }
+    }
+    black_box(x);
+    rounds * 64
+}
+
+/// A safe function around one that is compiled for a feature.
+macro_rules! compiled {
+    ($(#[$doc:meta])* $name:ident, $feature:literal, $macs:expr, |$rounds:ident| $body:block) => {
+        $(#[$doc])*
+        fn $name(rounds: u64) -> u64 {
+            #[target_feature(enable = $feature)]
+            fn compiled($rounds: u64) $body
+            // SAFETY: reached through `loops` only, whose caller has found the level and so its features.
+            unsafe { compiled(rounds) };
+            rounds * $macs
+        }
+    };
+}
+
+compiled! {
+    /// 16 sums of 4 lanes.
+    f32_128, "neon", 16 * 4, |rounds| {
+        let x = [vdupq_n_f32(1.0), vdupq_n_f32(0.5), vdupq_n_f32(0.25), vdupq_n_f32(2.0)];
+        let y = black_box([vdupq_n_f32(0.25), vdupq_n_f32(0.5), vdupq_n_f32(1.0), vdupq_n_f32(2.0)]);
+        let mut sums = [vdupq_n_f32(0.0); 16];
+        for _ in 0..rounds {
+            // New factors in each round, or the products would be made once.
+            let x = black_box(x);
+            for i in 0..16 {
+                sums[i] = vaddq_f32(sums[i], vmulq_f32(x[i / 4], y[i % 4]));
+            }
+        }
+        black_box(sums);
+    }
+}
+
+compiled! {
+    /// `smull` with sums of 32 bits by `sadalp`: 8 products of bytes.
+    bytes_128, "neon", 16 * 8, |rounds| {
+        let x = [vdup_n_s8(1), vdup_n_s8(2), vdup_n_s8(3), vdup_n_s8(4)];
+        let y = black_box([vdup_n_s8(1), vdup_n_s8(-1), vdup_n_s8(2), vdup_n_s8(-2)]);
+        let mut sums = [vdupq_n_s32(0); 16];
+        for _ in 0..rounds {
+            let x = black_box(x);
+            for i in 0..16 {
+                sums[i] = vpadalq_s16(sums[i], vmull_s8(x[i / 4], y[i % 4]));
+            }
+        }
+        black_box(sums);
+    }
+}
+
+compiled! {
+    /// `sdot`: 16 products of bytes.
+    dot_128, "neon,dotprod", 16 * 16, |rounds| {
+        let (x, y) = (black_box(vdupq_n_s8(1)), black_box(vdupq_n_s8(-2)));
+        let mut sums = [vdupq_n_s32(0); 16];
+        for _ in 0..rounds {
+            for s in &mut sums {
+                // SAFETY: an instruction on registers; this function is compiled for machines that have it.
+                unsafe {
+                    asm!("sdot {s:v}.4s, {x:v}.16b, {y:v}.16b", s = inout(vreg) *s, x = in(vreg) x, y = in(vreg) y,
+                        options(pure, nomem, nostack, preserves_flags));
+                }
+            }
+        }
+        black_box(sums);
+    }
+}
