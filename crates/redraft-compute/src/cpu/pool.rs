@@ -1,11 +1,15 @@
 //! The thread pool: one forward pass opens hundreds of parallel regions, most of them shorter than a
 //! millisecond, so handing over a region must cost about a microsecond.
 //!
-//! 1. `N - 1` workers wait for an epoch counter to move; the caller is participant 0.
-//! 2. [`Pool::run`] stores the region's closure, moves the counter and takes part itself.
-//! 3. Waiting is a spin with a time limit, then a park: the spin makes neighbouring regions cheap, the limit
+//! 1. `N - 1` workers wait for a region to open; the caller is participant 0.
+//! 2. [`Pool::run`] stores the region's closure, opens the region and takes part itself. A worker that sees the
+//!    region open joins it.
+//! 3. When the caller finds no work left it closes the region and waits for those who *joined*. A worker whose
+//!    core was busy with something else joins late or not at all, and nobody waits for it: with a busy core
+//!    more threads are no slower than fewer.
+//! 4. Waiting is a spin with a time limit, then a park: the spin makes neighbouring regions cheap, the limit
 //!    keeps a waiting thread from burning the core that the working thread needs.
-//! 4. Work is split into *tiles of the result*, each computed by exactly one participant; participants take
+//! 5. Work is split into *tiles of the result*, each computed by exactly one participant; participants take
 //!    the next tile from a shared counter. A sum is never split, so neither the number of threads nor the
 //!    order in which tiles are taken can change a bit.
 //!
@@ -84,22 +88,52 @@ impl Sleeper {
     }
 }
 
+/// The state of regions in one word: workers inside, whether one is open, and a count of regions. The steps of the
+/// protocol are functions on it, so that a test can go through every order of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Word(usize);
+
+impl Word {
+    /// More than [`MAX_THREADS`].
+    const INSIDE: usize = 0xffff;
+    const OPEN: usize = 0x1_0000;
+    const EPOCH: usize = 0x2_0000;
+
+    /// Workers that have joined and not left.
+    fn inside(self) -> usize {
+        self.0 & Word::INSIDE
+    }
+
+    /// Which region it is. The count may wrap: a worker that slept through all of them misses one.
+    fn epoch(self) -> usize {
+        self.0 / Word::EPOCH
+    }
+
+    /// The next region, open. The last one must be closed and empty.
+    fn opened(self) -> Word {
+        Word((self.0 & !Word::OPEN).wrapping_add(Word::EPOCH) | Word::OPEN)
+    }
+
+    /// A worker more, if a region is open that is not `seen`.
+    fn joined(self, seen: usize) -> Option<Word> {
+        (self.0 & Word::OPEN != 0 && self.epoch() != seen).then_some(Word(self.0 + 1))
+    }
+}
+
 struct Shared {
-    /// Counts regions; a worker starts when it moves.
-    epoch: AtomicUsize,
-    /// The region of the current epoch. Written by the caller only while no worker is inside a region.
+    /// A [`Word`].
+    word: AtomicUsize,
+    /// The open region. Written by the caller only while none is open and no worker is inside.
     region: UnsafeCell<Option<Region<'static>>>,
-    /// Workers that have not finished the current region.
-    pending: AtomicUsize,
     stop: AtomicBool,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     caller: Sleeper,
     workers: Vec<Sleeper>,
 }
 
-// SAFETY: `region` is the only field that is not already Sync. The caller writes it while `pending` is zero
-// and before it moves `epoch`; workers read it after they saw `epoch` move and before they decrement
-// `pending`; both atomics are SeqCst, so writes and reads never overlap.
+// SAFETY: `region` is the only field that is not already Sync. The caller writes it while the word says that no
+// region is open and no worker inside; workers read it between joining, which an open region allows only, and
+// leaving; the word is changed by SeqCst operations, so writes and reads never overlap.
 unsafe impl Sync for Shared {}
 
 /// A fixed set of threads that run one region at a time.
@@ -110,7 +144,8 @@ pub(crate) struct Pool {
     busy: AtomicBool,
 }
 
-/// Threads that the machine and its cgroup allow.
+/// Threads that the machine allows this process: the standard library counts the cores of its affinity mask and,
+/// on Linux, no more than the quotas of its cgroups (version 1 and 2) pay for.
 pub(crate) fn default_threads() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
@@ -121,9 +156,8 @@ impl Pool {
     pub(crate) fn new(threads: usize) -> Pool {
         let workers = threads.clamp(1, MAX_THREADS) - 1;
         let shared = Arc::new(Shared {
-            epoch: AtomicUsize::new(0),
+            word: AtomicUsize::new(0),
             region: UnsafeCell::new(None),
-            pending: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
             panic: Mutex::new(None),
             caller: Sleeper::new(),
@@ -142,25 +176,28 @@ impl Pool {
         self.handles.len() + 1
     }
 
-    /// Calls `f(participant)` once on every participant and returns when all are done. The closure must take
-    /// its work from something shared, so that a single call, as happens inline, does all of it.
+    /// Calls `f(participant)` on this thread and on those that are free, at most once on each, and returns when
+    /// all calls have. The closure must take its work from something shared: a single call does all of it
+    /// where nobody else comes.
     pub(crate) fn run(&self, f: Region<'_>) {
         if self.handles.is_empty() || self.busy.swap(true, Ordering::Acquire) {
             return f(0);
         }
         let shared = &*self.shared;
         shared.caller.register();
-        // SAFETY: the lifetime is extended only until the end of this call: it returns or unwinds after
-        // `pending` has reached zero, and a worker does not touch the closure after its decrement.
+        // SAFETY: the lifetime is extended only until the end of this call: it returns or unwinds after the
+        // region is closed and no worker is inside, and a worker touches the closure only while it is inside.
         let region: Region<'static> = unsafe { std::mem::transmute::<Region<'_>, Region<'static>>(f) };
-        // SAFETY: `busy` makes this the only caller, and no worker reads between regions (see `Shared`).
+        // SAFETY: `busy` makes this the only caller, and between regions no worker reads (see `Shared`).
         unsafe { *shared.region.get() = Some(region) };
-        shared.pending.store(self.handles.len(), Ordering::SeqCst);
-        shared.epoch.fetch_add(1, Ordering::SeqCst);
+        // Between regions nobody else changes the word.
+        let closed = Word(shared.word.load(Ordering::SeqCst));
+        shared.word.store(closed.opened().0, Ordering::SeqCst);
         shared.workers.iter().for_each(Sleeper::wake);
 
         let own = catch_unwind(AssertUnwindSafe(|| f(0)));
-        shared.caller.wait(|| shared.pending.load(Ordering::SeqCst) == 0);
+        shared.word.fetch_and(!Word::OPEN, Ordering::SeqCst);
+        shared.caller.wait(|| Word(shared.word.load(Ordering::SeqCst)).inside() == 0);
         let theirs = shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.busy.store(false, Ordering::Release);
         if let Some(payload) = own.err().or(theirs) {
@@ -249,7 +286,6 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
-        self.shared.epoch.fetch_add(1, Ordering::SeqCst);
         self.shared.workers.iter().for_each(Sleeper::wake);
         for h in self.handles.drain(..) {
             // A worker catches the panics of its regions, so it cannot fail to end.
@@ -261,23 +297,28 @@ impl Drop for Pool {
 /// The loop of worker `i`, participant `i + 1`.
 fn work(shared: &Shared, i: usize) {
     shared.workers[i].register();
+    // The count of regions starts at 0 and moves before the first one opens.
     let mut seen = 0;
     loop {
-        shared.workers[i].wait(|| shared.epoch.load(Ordering::SeqCst) != seen);
-        // The counter cannot have moved twice: the next region waits for this worker.
-        seen = shared.epoch.load(Ordering::SeqCst);
+        let joinable = || Word(shared.word.load(Ordering::SeqCst)).joined(seen).is_some();
+        shared.workers[i].wait(|| shared.stop.load(Ordering::SeqCst) || joinable());
         if shared.stop.load(Ordering::SeqCst) {
             return;
         }
-        // SAFETY: the epoch moved, so the caller has written the region and will not write it again before
-        // the decrement of `pending` below.
+        let join = |word| Word(word).joined(seen).map(|w| w.0);
+        let Ok(before) = shared.word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, join) else {
+            continue; // closed meanwhile
+        };
+        seen = Word(before).epoch();
+        // SAFETY: this worker is inside an open region, so the caller has written the closure and will not write it
+        // again before the worker leaves below.
         let region = unsafe { *shared.region.get() };
         if let Some(f) = region
             && let Err(payload) = catch_unwind(AssertUnwindSafe(|| f(i + 1)))
         {
             *shared.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(payload);
         }
-        if shared.pending.fetch_sub(1, Ordering::SeqCst) == 1 {
+        if Word(shared.word.fetch_sub(1, Ordering::SeqCst)).inside() == 1 {
             shared.caller.wake();
         }
     }
@@ -409,12 +450,210 @@ mod tests {
     fn parked_workers_wake_up() {
         let pool = Pool::new(2);
         for _ in 0..5 {
-            let n = AtomicUsize::new(0);
-            pool.run(&|_| {
-                n.fetch_add(1, Ordering::Relaxed);
+            let came = [(); 2].map(|()| AtomicBool::new(false));
+            pool.run(&|thread| {
+                came[thread].store(true, Ordering::SeqCst);
+                // Nobody waits for a worker that has not come, so this one does.
+                while thread == 0 && !came[1].load(Ordering::SeqCst) {
+                    std::hint::spin_loop();
+                }
             });
-            assert_eq!(n.into_inner(), 2);
             thread::sleep(SPIN * 3);
+        }
+    }
+
+    /// Every order of the steps of a caller that opens three regions and of two workers, each step one atomic
+    /// operation: nobody reads a closure that is being written, no region ends before those who joined it, and
+    /// nobody sleeps for ever.
+    mod protocol {
+        use std::collections::HashSet;
+
+        use super::super::Word;
+
+        const WORKERS: usize = 2;
+        const REGIONS: u8 = 3;
+
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        enum Caller {
+            Write,
+            Open,
+            Wake(usize),
+            Work,
+            Close,
+            Look,
+            Announce,
+            LookAgain,
+            Park,
+            Stop,
+            WakeLast(usize),
+            Done,
+        }
+
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        enum Worker {
+            Look,
+            Announce,
+            LookAgain,
+            Park,
+            Join,
+            Read,
+            Leave,
+            WakeCaller,
+            Done,
+        }
+
+        /// Somebody who may park: whether it said so, and whether a wake-up waits for it.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+        struct Bed {
+            parked: bool,
+            token: bool,
+        }
+
+        impl Bed {
+            fn wake(&mut self) {
+                self.token |= self.parked;
+            }
+        }
+
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        struct State {
+            word: Word,
+            /// Region whose closure is stored; none between a return of `run` and the next one.
+            closure: Option<u8>,
+            region: u8,
+            stop: bool,
+            caller: Caller,
+            caller_bed: Bed,
+            workers: [Worker; WORKERS],
+            beds: [Bed; WORKERS],
+            seen: [usize; WORKERS],
+        }
+
+        impl State {
+            fn caller(mut self) -> Option<State> {
+                let empty = self.word.inside() == 0;
+                self.caller = match self.caller {
+                    Caller::Write => {
+                        assert!(empty && self.word.0 & Word::OPEN == 0, "a closure is written under a worker: {self:?}");
+                        self.closure = Some(self.region);
+                        Caller::Open
+                    }
+                    Caller::Open => {
+                        self.word = self.word.opened();
+                        Caller::Wake(0)
+                    }
+                    Caller::Wake(WORKERS) => Caller::Work,
+                    Caller::Wake(i) => {
+                        self.beds[i].wake();
+                        Caller::Wake(i + 1)
+                    }
+                    Caller::Work => Caller::Close,
+                    Caller::Close => {
+                        self.word = Word(self.word.0 & !Word::OPEN);
+                        Caller::Look
+                    }
+                    Caller::Look | Caller::LookAgain if empty => {
+                        self.caller_bed.parked = false;
+                        self.closure = None;
+                        self.region += 1;
+                        if self.region == REGIONS { Caller::Stop } else { Caller::Write }
+                    }
+                    Caller::Look => Caller::Announce,
+                    Caller::Announce => {
+                        self.caller_bed.parked = true;
+                        Caller::LookAgain
+                    }
+                    Caller::LookAgain => Caller::Park,
+                    Caller::Park if self.caller_bed.token => {
+                        self.caller_bed.token = false;
+                        Caller::LookAgain
+                    }
+                    Caller::Park => return None,
+                    Caller::Stop => {
+                        self.stop = true;
+                        Caller::WakeLast(0)
+                    }
+                    Caller::WakeLast(WORKERS) => Caller::Done,
+                    Caller::WakeLast(i) => {
+                        self.beds[i].wake();
+                        Caller::WakeLast(i + 1)
+                    }
+                    Caller::Done => return None,
+                };
+                Some(self)
+            }
+
+            fn worker(mut self, i: usize) -> Option<State> {
+                let ready = self.stop || self.word.joined(self.seen[i]).is_some();
+                self.workers[i] = match self.workers[i] {
+                    Worker::Look | Worker::LookAgain if ready => {
+                        self.beds[i].parked = false;
+                        if self.stop { Worker::Done } else { Worker::Join }
+                    }
+                    Worker::Look => Worker::Announce,
+                    Worker::Announce => {
+                        self.beds[i].parked = true;
+                        Worker::LookAgain
+                    }
+                    Worker::LookAgain => Worker::Park,
+                    Worker::Park if self.beds[i].token => {
+                        self.beds[i].token = false;
+                        Worker::LookAgain
+                    }
+                    Worker::Park => return None,
+                    Worker::Join => match self.word.joined(self.seen[i]) {
+                        Some(word) => {
+                            self.word = word;
+                            self.seen[i] = word.epoch();
+                            Worker::Read
+                        }
+                        None => Worker::Look,
+                    },
+                    Worker::Read => {
+                        assert_eq!(self.closure, Some(self.region), "a closure of another region: {self:?}");
+                        assert_eq!(self.seen[i], usize::from(self.region) + 1);
+                        Worker::Leave
+                    }
+                    Worker::Leave => {
+                        let last = self.word.inside() == 1;
+                        self.word = Word(self.word.0 - 1);
+                        if last { Worker::WakeCaller } else { Worker::Look }
+                    }
+                    Worker::WakeCaller => {
+                        self.caller_bed.wake();
+                        Worker::Look
+                    }
+                    Worker::Done => return None,
+                };
+                Some(self)
+            }
+        }
+
+        #[test]
+        fn every_order_of_its_steps_is_sound_and_ends() {
+            let start = State {
+                word: Word(0),
+                closure: None,
+                region: 0,
+                stop: false,
+                caller: Caller::Write,
+                caller_bed: Bed::default(),
+                workers: [Worker::Look; WORKERS],
+                beds: [Bed::default(); WORKERS],
+                seen: [0; WORKERS],
+            };
+            let (mut found, mut todo, mut ends) = (HashSet::from([start]), vec![start], 0);
+            while let Some(state) = todo.pop() {
+                let workers = (0..WORKERS).map(|i| state.worker(i));
+                let next: Vec<State> = workers.chain([state.caller()]).flatten().collect();
+                if next.is_empty() {
+                    let done = state.caller == Caller::Done && state.workers == [Worker::Done; WORKERS];
+                    assert!(done, "all sleep: {state:?}");
+                    ends += 1;
+                }
+                todo.extend(next.into_iter().filter(|&s| found.insert(s)));
+            }
+            assert!(ends > 0 && found.len() > 10_000, "{ends} ends, {} states", found.len());
         }
     }
 }
