@@ -22,13 +22,37 @@ pub(crate) struct Loaded {
     pub(crate) load: Duration,
 }
 
+/// Opens a model whose canvases are denoised.
+///
+/// # Errors
+/// As [`open_any`]; [`Error::Autoregressive`] for a model without a canvas.
+pub(crate) fn open(
+    args: &ModelArgs,
+    precision: Precision,
+    stop: &AtomicBool,
+    out: Out,
+) -> anyhow::Result<Loaded> {
+    open_checked(args, precision, Model::refuse_autoregressive, stop, out)
+}
+
 /// Opens the model of `args`, reads a large file ahead with a progress bar, prints its notes as warnings.
 ///
 /// # Errors
 /// Those of the library, with the file's name; [`Error::Interrupted`] when `stop` is set meanwhile.
-pub(crate) fn open(
+pub(crate) fn open_any(
     args: &ModelArgs,
     precision: Precision,
+    stop: &AtomicBool,
+    out: Out,
+) -> anyhow::Result<Loaded> {
+    open_checked(args, precision, |_| Ok(()), stop, out)
+}
+
+/// Opens a model that passes a check, which comes before its file is read ahead.
+fn open_checked(
+    args: &ModelArgs,
+    precision: Precision,
+    check: impl Fn(&Model) -> Result<(), Error>,
     stop: &AtomicBool,
     out: Out,
 ) -> anyhow::Result<Loaded> {
@@ -44,6 +68,7 @@ pub(crate) fn open(
             let what = path.file_name().map_or_else(|| "model".into(), |n| n.to_string_lossy().into_owned());
             refuse_special(path, "a GGUF file")?;
             let model = Model::open(path, &options).map_err(|e| about_file(e, path))?;
+            check(&model).map_err(|e| about_file(e, path))?;
             note_refused_maps(model.gguf(), out);
             let size = mapped_bytes(model.gguf());
             if size > 1 << 30 || (size > 0 && out.verbose > 0) {

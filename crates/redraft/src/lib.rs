@@ -2,6 +2,7 @@
 //! and refine it over a few denoising steps.
 
 pub mod arch;
+pub mod bench;
 pub mod chat;
 pub mod convert;
 mod embedded;

@@ -67,6 +67,7 @@ pub(crate) enum Command {
     Replay(cmd::replay::Args),
     Verify(cmd::verify::Args),
     Synth(cmd::synth::Args),
+    Bench(Box<cmd::bench::Args>),
 }
 
 /// Ids of the arguments that stand on the command line, as opposed to the environment and defaults. The first field of

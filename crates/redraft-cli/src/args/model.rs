@@ -53,7 +53,7 @@ fn backends() -> PossibleValuesParser {
     PossibleValuesParser::new(std::iter::once(auto).chain(listed))
 }
 
-fn threads(text: &str) -> Result<usize, String> {
+pub(crate) fn threads(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(n @ 1..=MAX_THREADS) => Ok(n),
         _ => Err(format!("expected a whole number in 1..={MAX_THREADS}")),

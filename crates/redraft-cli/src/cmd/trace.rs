@@ -148,7 +148,8 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     let golden = args.like.as_deref().map(TraceFile::open).transpose()?;
     let text = if golden.is_some() { String::new() } else { args.prompt.text()? };
     let stop = interrupt::flag()?;
-    let mut model = model::open(&args.model, args.precision, &stop, out)?.model;
+    // A pass over an autoregressive model can be traced; a generation is refused.
+    let mut model = model::open_any(&args.model, args.precision, &stop, out)?.model;
     let (kind, mut file) = match &golden {
         Some(golden) => {
             warn_of_another_model(args, golden, &model, out);

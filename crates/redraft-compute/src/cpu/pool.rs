@@ -534,7 +534,10 @@ mod tests {
                 let empty = self.word.inside() == 0;
                 self.caller = match self.caller {
                     Caller::Write => {
-                        assert!(empty && self.word.0 & Word::OPEN == 0, "a closure is written under a worker: {self:?}");
+                        assert!(
+                            empty && self.word.0 & Word::OPEN == 0,
+                            "a closure is written under a worker: {self:?}"
+                        );
                         self.closure = Some(self.region);
                         Caller::Open
                     }

@@ -6,7 +6,7 @@ use redraft_gguf::Gguf;
 
 use super::{Arch, ArchSpec, Shape};
 use crate::Error;
-use crate::layers::{Gemma4, GatedMlp, Scalars};
+use crate::layers::{GatedMlp, Gemma4, Scalars};
 use crate::sampler::PromptWindow;
 use crate::weights::WeightLoader;
 

@@ -166,7 +166,12 @@ impl Gemma4 {
     }
 
     /// All layers over `x` `[T, n]`.
-    pub(crate) fn stack(&self, b: &mut ProgramBuilder, mut x: Val, canvas: bool) -> Result<Val, ComputeError> {
+    pub(crate) fn stack(
+        &self,
+        b: &mut ProgramBuilder,
+        mut x: Val,
+        canvas: bool,
+    ) -> Result<Val, ComputeError> {
         let table_full = b.input("rope table of full layers", self.rope_full.n_rot, Kind::Real)?;
         let table_swa = b.input("rope table of sliding layers", self.rope_swa.n_rot, Kind::Real)?;
         let window = self.config.window;
