@@ -5,7 +5,7 @@
 //! canonical: each has one result, whatever computes it (`docs/numerics.md`, sections 6 and 12).
 
 use redraft_gguf::{
-    BlockCodec, DType, MAX_BLOCK_LEN, Unpacked, bf16_to_f32, codec, f16_to_f32, f32_to_bf16, f32_to_f16,
+    Bias, BlockCodec, CommonFormat, DType, FormatVisitor, MAX_BLOCK_LEN, Unpacked, bf16_to_f32, codec, f16_to_f32, f32_to_bf16, f32_to_f16, visit_format,
 };
 
 use crate::{ComputeError, Precision, math};
@@ -127,6 +127,21 @@ pub(crate) struct Units {
     pub(crate) sub_len: usize,
     /// Sub-blocks of a unit.
     pub(crate) subs: usize,
+    /// Whether the type has minima. Its codes are then not negative.
+    pub(crate) mins: bool,
+    /// What is added to codes when they are unpacked for integer kernels.
+    pub(crate) bias: Bias,
+}
+
+/// Asks a format for its bias.
+struct BiasOf;
+
+impl FormatVisitor for BiasOf {
+    type Output = Bias;
+
+    fn visit<F: CommonFormat>(self) -> Bias {
+        F::BIAS
+    }
 }
 
 impl Units {
@@ -134,7 +149,18 @@ impl Units {
         let mut block = Unpacked::new();
         codec.unpack(&vec![0; codec.block_bytes()], &mut block);
         let len = if codec.dtype() == DType::NVFP4 { block.sub_len } else { block.len };
-        Units { len, sub_len: block.sub_len, subs: len / block.sub_len }
+        let (sub_len, subs) = (block.sub_len, len / block.sub_len);
+        // All bits set: a type that has minima now has some.
+        codec.unpack(&vec![0xFF; codec.block_bytes()], &mut block);
+        let mins = block.mins.iter().any(|&m| m != 0);
+        let other = if mins { Bias::Added(0) } else { Bias::Signed };
+        Units { len, sub_len, subs, mins, bias: visit_format(codec.dtype(), BiasOf).unwrap_or(other) }
+    }
+
+    /// Words of a unit that hold sums of activations: of pairs of sub-blocks for minima, else of each sub-block.
+    #[inline(always)]
+    pub(crate) fn sums(self) -> usize {
+        if self.mins { self.pairs() } else { self.subs }
     }
 
     /// Pairs of sub-blocks of a unit, the last one possibly with one sub-block.
@@ -208,6 +234,12 @@ mod tests {
                     let unit = Unit::of(&block, units, i);
                     assert!(unit.scales.iter().all(|s| (-128..=127).contains(s)), "{}", c.dtype());
                     assert_eq!((unit.scales.len(), unit.mins.len()), (units.subs, units.subs));
+                    // What the kernels leave out.
+                    let (min, least) = (unit.mins.iter().max(), unit.codes.iter().min());
+                    assert!(if units.mins { least >= Some(&0) } else { min == Some(&0) }, "{}", c.dtype());
+                    let Bias::Added(bias) = units.bias else { continue };
+                    let range = 0..=127;
+                    assert!(unit.codes.iter().all(|&c| range.contains(&(i32::from(c) + i32::from(bias)))));
                 }
             }
         }

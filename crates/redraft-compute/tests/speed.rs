@@ -6,8 +6,9 @@ use std::time::Instant;
 
 use redraft_compute::cpu::CpuLevel;
 use redraft_compute::{
-    BackendOptions, Blind, InputData, Kind, KvLayout, Numerics, ProgramBuilder, Weight, WeightId,
+    BackendOptions, Blind, InputData, Kind, KvLayout, Numerics, Program, ProgramBuilder, Weight, WeightId,
     WeightTable, backend,
+    op::{Activation, GateUp},
 };
 use redraft_gguf::{Bytes, DType, codec};
 
@@ -34,18 +35,17 @@ fn busy_seconds() -> f64 {
     tasks.filter_map(nanoseconds).sum::<f64>() / 1e9
 }
 
-/// Weights `[n, k]` of a type: one row of random bytes, whose scales are numbers, again and again.
-fn weights(dtype: DType, [k, n]: [usize; 2]) -> WeightTable {
+/// Adds weights `[experts, n, k]` of a type: one row of random numbers again and again.
+fn add(weights: &mut WeightTable, dtype: DType, [experts, n, k]: [usize; 3]) -> WeightId {
     let codec = codec(dtype).unwrap();
     let mut noise = Noise(1);
     let mut row = vec![0; dtype.row_bytes(k as u64).unwrap() as usize];
     if let Some(encoder) = codec.encoder() {
         encoder.quantize(&noise.take(k), None, &mut row);
     }
-    let mut weights = WeightTable::default();
-    let (name, bytes) = ("w".into(), Bytes::from(row.repeat(n)));
-    weights.add(Weight { name, dtype, experts: 1, rows: n, cols: k, bytes }).unwrap();
-    weights
+    let bytes = Bytes::from(row.repeat(experts * n));
+    let name = format!("w{}", weights.iter().count());
+    weights.add(Weight { name, dtype, experts, rows: n, cols: k, bytes }).unwrap()
 }
 
 /// Multiplications of `[tokens, k] x [n, k]` in 10^9 per second, and per second of computing of one thread;
@@ -57,22 +57,35 @@ fn matmul(
     level: CpuLevel,
     threads: usize,
 ) -> [f64; 2] {
-    let weights = Arc::new(weights(dtype, [k, n]));
+    let mut weights = WeightTable::default();
+    let w = add(&mut weights, dtype, [1, n, k]);
+    let weights = Arc::new(weights);
     let mut b = ProgramBuilder::new(&weights, 0, tokens);
     b.set_numerics(numerics);
     let x = b.input("x", k, Kind::Real).unwrap();
-    let y = b.matmul(x, WeightId(0)).unwrap();
+    let y = b.matmul(x, w).unwrap();
     b.output(y);
-    let program = b.finish();
+    let x = Noise(2).take(tokens * k);
+    let seconds = best(b.finish(), weights, &[InputData::F32(&x)], level, threads);
+    seconds.map(|seconds| (tokens * k * n) as f64 / seconds / 1e9)
+}
+
+/// Seconds of a program by the clock, and of computing of all threads; best of some runs.
+fn best(
+    program: Program,
+    weights: Arc<WeightTable>,
+    inputs: &[InputData<'_>],
+    level: CpuLevel,
+    threads: usize,
+) -> [f64; 2] {
     let options =
         BackendOptions { threads: Some(threads), level: Some(level.name().into()), ..Default::default() };
     let mut cpu = (backend("cpu").unwrap().create)(&options, weights).unwrap();
     let seq = cpu.seq_create(&KvLayout::default()).unwrap();
-    let x = Noise(2).take(tokens * k);
     let mut run = |runs: usize| {
         let (start, busy) = (Instant::now(), busy_seconds());
         for _ in 0..runs {
-            cpu.run(&program, seq, &[InputData::F32(&x)], &mut Blind).unwrap();
+            cpu.run(&program, seq, inputs, &mut Blind).unwrap();
         }
         [start.elapsed().as_secs_f64(), busy_seconds() - busy].map(|seconds| seconds / runs as f64)
     };
@@ -83,7 +96,69 @@ fn matmul(
         let seconds = run(runs);
         best = [best[0].min(seconds[0]), best[1].min(seconds[1])];
     }
-    best.map(|seconds| (tokens * k * n) as f64 / seconds / 1e9)
+    best
+}
+
+/// The top 8 of 128 experts for each of 256 tokens, some experts more likely than others, as trained routers have it.
+fn routing() -> (Vec<i32>, Vec<f32>) {
+    let mut noise = Noise(3);
+    let liking = noise.take(128);
+    let mut ids = Vec::new();
+    for _ in 0..256 {
+        let score: Vec<f32> = liking.iter().map(|l| l + 1.5 * noise.next()).collect();
+        let mut order: Vec<i32> = (0..128).collect();
+        order.sort_by(|&a, &b| score[b as usize].total_cmp(&score[a as usize]));
+        ids.extend(&order[..8]);
+    }
+    let weights = noise.take(ids.len());
+    (ids, weights)
+}
+
+/// The routed experts of one layer of DiffusionGemma-26B over a canvas: 128 experts, gate and up [1408, 2816], down
+/// [2816, 704], top 8 of 256 tokens. `SPEED_LEVEL` chooses levels.
+#[test]
+#[ignore = "a measurement"]
+fn experts_speed() {
+    let (ids, slots) = routing();
+    let mut counts = [0; 128];
+    ids.iter().for_each(|&id| counts[id as usize] += 1);
+    counts.sort_unstable();
+    println!("pairs of an expert: {} to {}, half have at most {}", counts[0], counts[127], counts[63]);
+    let x = Noise(4).take(256 * 2816);
+    for level in CpuLevel::available().into_iter().filter(|l| wanted("SPEED_LEVEL", l.name())) {
+        for down in [DType::Q5_0, DType::Q8_0] {
+            let seconds = [1, 2].map(|threads| {
+                let mut weights = WeightTable::default();
+                let gate_up = GateUp::Fused(add(&mut weights, DType::Q4_K, [128, 1408, 2816]));
+                let down = add(&mut weights, down, [128, 2816, 704]);
+                let weights = Arc::new(weights);
+                let mut b = ProgramBuilder::new(&weights, 0, 256);
+                b.set_numerics(Numerics::Fast);
+                let v = b.input("x", 2816, Kind::Real).unwrap();
+                let of = (b.input("ids", 8, Kind::Int).unwrap(), b.input("w", 8, Kind::Real).unwrap());
+                let y = b.moe_experts(v, of, gate_up, down, Activation::GeluTanh).unwrap();
+                b.output(y);
+                let inputs = [InputData::F32(&x), InputData::Int(&ids), InputData::F32(&slots)];
+                best(b.finish(), weights, &inputs, level, threads)
+            });
+            let rate = |seconds: f64| (256 * 8 * 3 * 704 * 2816u64) as f64 / seconds / 1e9;
+            println!(
+                "{:>10}  Q4_K, down {:4}: GMAC/s {:5.1} with 1 thread, {:5.1} with 2; per second of computing {:5.1} and \
+                 {:5.1}",
+                level.name(),
+                down.name(),
+                rate(seconds[0][0]),
+                rate(seconds[1][0]),
+                rate(seconds[0][1]),
+                rate(seconds[1][1])
+            );
+        }
+    }
+}
+
+/// Whether a comma-separated variable of the environment, if it is set, has a name.
+fn wanted(variable: &str, name: &str) -> bool {
+    std::env::var(variable).map_or(true, |list| list.split(',').any(|x| x.eq_ignore_ascii_case(name)))
 }
 
 #[test]
@@ -120,9 +195,6 @@ fn exact_speed() {
 #[test]
 #[ignore = "a measurement"]
 fn fast_speed() {
-    let wanted = |variable: &str, name: &str| {
-        std::env::var(variable).map_or(true, |list| list.split(',').any(|x| x.eq_ignore_ascii_case(name)))
-    };
     let types = [
         DType::Q4_K,
         DType::Q6_K,

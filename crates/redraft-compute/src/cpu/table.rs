@@ -7,7 +7,7 @@
 
 use super::level::CpuLevel;
 use super::ops::int_panel::{IntGroup, IntPanel};
-use super::vector::Row16;
+use super::vector::{Row16, RowBytes};
 use crate::numerics::Units;
 use crate::op::{Activation, RopeStyle};
 use redraft_gguf::{BlockCodec, Unpacked};
@@ -58,13 +58,15 @@ macro_rules! kernel_list {
         $then! { [$($args)*]
             /// Adds the products of a panel of weights and packed activations to a tile of sums.
             gemm = kernels::gemm::gemm, (panel: &[Row16], x: &[f32], sums: &mut [Row16]);
-            /// Adds the products of a panel of integer weights and packed int8 activations to a tile of sums.
-            int_gemm = kernels::int8::gemm, (panel: &IntPanel, x: IntGroup<'_>, sums: &mut [Row16]);
+            /// Adds the products of two panels of integer weights and packed int8 activations to two tiles of sums.
+            int_gemm = kernels::int8::gemm,
+                (panels: &[IntPanel; 2], x: IntGroup<'_>, sums: [&mut [Row16]; 2]);
             /// Quantizes one row of activations into the record of its group.
             quantize = kernels::int8::quantize,
                 (x: &[f32], units: Units, place: [usize; 2], record: &mut [i32]);
-            /// Unpacks the blocks of up to 16 rows into an integer panel.
-            int_unpack = kernels::int8::unpack, (codec: &dyn BlockCodec, rows: &[&[u8]], panel: &mut IntPanel);
+            /// Unpacks the blocks of sixteen rows into an integer panel.
+            int_unpack = kernels::int_unpack::unpack,
+                (codec: &dyn BlockCodec, rows: RowBytes<'_>, panel: &mut IntPanel);
             /// Transposes up to 16 rows into a panel, small numbers flushed.
             pack = kernels::pack::pack, (rows: &[&[f32]], panel: &mut [Row16]);
             /// Unpacks one block of each of up to 16 rows into a panel, small numbers flushed.
@@ -110,8 +112,8 @@ macro_rules! table_type {
         pub(crate) struct Table {
             /// Numbers of tokens for which `gemm` is made, descending to 1.
             pub(crate) groups: &'static [usize],
-            /// Numbers of tokens for which `int_gemm` is made, descending to 1.
-            pub(crate) int_groups: &'static [usize],
+            /// Most tokens of `int_gemm`.
+            pub(crate) int_tokens: usize,
             /// Words in which four int8 activations are stored.
             pub(crate) quad_words: usize,
             $($(#[$doc])* pub(crate) $name: fn($($arg: $ty),*) $(-> $ret)?,)*
@@ -130,7 +132,7 @@ macro_rules! scalar_table {
         /// The kernels of [`CpuLevel::Scalar`].
         static TABLE: Table = Table {
             groups: <super::vector::Scalar as super::vector::Isa>::GROUPS,
-            int_groups: <super::vector::Scalar as super::vector::Isa>::INT_GROUPS,
+            int_tokens: <super::vector::Scalar as super::vector::Isa>::INT_TOKENS,
             quad_words: <super::vector::Scalar as super::vector::Isa>::QUAD_WORDS,
             $($name,)*
         };
@@ -174,7 +176,7 @@ macro_rules! level_functions {
         /// The kernels of this level; only for machines that have it.
         pub(in crate::cpu) static TABLE: Table = Table {
             groups: <$isa as Isa>::GROUPS,
-            int_groups: <$isa as Isa>::INT_GROUPS,
+            int_tokens: <$isa as Isa>::INT_TOKENS,
             quad_words: <$isa as Isa>::QUAD_WORDS,
             $($name,)*
         };

@@ -17,6 +17,47 @@ pub(crate) type Row16 = [f32; LANES];
 /// too. No arithmetic touches them in this form.
 pub(crate) type Bits16 = Row16;
 
+/// The same run of bytes of sixteen rows.
+#[derive(Clone, Copy)]
+pub(crate) struct RowBytes<'a> {
+    /// Row `j` begins `j * stride` bytes after row 0. All rows lie inside.
+    bytes: &'a [u8],
+    stride: usize,
+    len: usize,
+}
+
+impl<'a> RowBytes<'a> {
+    /// Rows of `len` bytes, `stride` bytes apart.
+    ///
+    /// # Panics
+    /// When `bytes` does not hold sixteen of them.
+    pub(crate) fn new(bytes: &'a [u8], stride: usize, len: usize) -> RowBytes<'a> {
+        let last = stride.checked_mul(LANES - 1).and_then(|at| at.checked_add(len));
+        assert!(last.is_some_and(|end| end <= bytes.len()), "sixteen rows of {len} bytes");
+        RowBytes { bytes, stride, len }
+    }
+
+    /// Bytes of a row.
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Row `j`, below 16.
+    #[inline(always)]
+    pub(crate) fn row(&self, j: usize) -> &'a [u8] {
+        &self.bytes[j * self.stride..][..self.len]
+    }
+
+    /// The address of byte `at` of row 0, and the distance of the rows: for loads that reach no further than
+    /// [`len`](Self::len) in each of sixteen rows.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    pub(crate) fn address(&self, at: usize) -> (*const u8, usize) {
+        (self.bytes.as_ptr().wrapping_add(at), self.stride)
+    }
+}
+
 /// The integers of an instruction set.
 pub(crate) type Int<S> = <<S as Isa>::V as Lanes>::Int;
 
@@ -29,11 +70,15 @@ pub(crate) trait Isa: Copy {
     /// Numbers of tokens for which the matrix kernel keeps all accumulators in registers, descending to 1.
     const GROUPS: &'static [usize];
 
-    /// The same for the integer matrix kernel.
-    const INT_GROUPS: &'static [usize];
+    /// Most tokens of the integer matrix kernel, which is made for all numbers up to this.
+    const INT_TOKENS: usize;
 
-    /// What is added to an int8 activation before it is stored.
-    const OFFSET: i32;
+    /// Panels that the integer matrix kernel takes side by side: 1 or 2.
+    const INT_PANELS: usize;
+
+    /// What is added to weights of eight bits with a sign before they are stored: 0, or 128 where
+    /// [`dot_quads`](Self::dot_quads) takes weights without a sign.
+    const SIGNED_BIAS: i32;
 
     /// 32-bit words in which [`quad`](Self::quad) stores four int8 activations: 1 or 2.
     const QUAD_WORDS: usize;
@@ -61,14 +106,64 @@ pub(crate) trait Isa: Copy {
         }
         self.load_int(&words)
     }
-    /// Four int8 activations in the form that [`dot_quads`](Self::dot_quads) takes, [`OFFSET`](Self::OFFSET)
-    /// added; the second word is used where `QUAD_WORDS` is 2.
+    /// Bytes `at` to `at + 15` of sixteen rows: in lane `j` of word `i` are bytes `at + 4 i` to `at + 4 i + 3` of row
+    /// `j`.
+    #[inline(always)]
+    fn load_rows(self, rows: &RowBytes<'_>, at: usize) -> [Int<Self>; 4] {
+        let mut words = [[0; LANES]; 4];
+        for j in 0..LANES {
+            let (quads, _) = rows.row(j)[at..at + 16].as_chunks::<4>();
+            for i in 0..4 {
+                words[i][j] = i32::from_le_bytes(quads[i]);
+            }
+        }
+        words.map(|w| self.load_int(&w))
+    }
+    /// `v << n`, `n` below 32.
+    fn shift_left(self, v: Int<Self>, n: u32) -> Int<Self>;
+    /// `v >> n`, `n` below 32, zeros shifted in.
+    fn shift_right(self, v: Int<Self>, n: u32) -> Int<Self>;
+    /// Bits `4 i` to `4 i + 3` of each lane, one in each byte, as 0 or 16.
+    #[inline(always)]
+    fn fifth_bits(self, v: Int<Self>, i: u32) -> Int<Self> {
+        let bits = self.shift_right(v, 4 * i).and(v.splat(15));
+        let two = bits.or(bits.shl::<7>());
+        two.or(two.shl::<14>()).and(v.splat(0x0101_0101)).shl::<4>()
+    }
+    /// For each byte, 0 to 15, its number in the table.
+    #[inline(always)]
+    fn look_up(self, table: &[i8; 16], v: Int<Self>) -> Int<Self> {
+        let mut x = [0.0; LANES];
+        self.store(Self::V::from_bits(v), &mut x);
+        self.load_int(&x.map(|x| {
+            i32::from_le_bytes(x.to_bits().to_le_bytes().map(|b| table[usize::from(b & 15)] as u8))
+        }))
+    }
+    /// The f16 numbers in the lower halves of the lanes.
+    #[inline(always)]
+    fn halves(self, v: Int<Self>) -> Self::V {
+        let (magnitude, sign) = (v.and(v.splat(0x7FFF)), v.and(v.splat(0x8000)).shl::<16>());
+        // The bias changes from 15 to 127; infinity and NaN have the highest exponent in both.
+        let rebias = v.splat(112 << 23);
+        let normal = magnitude.shl::<13>().add(rebias);
+        let special = Self::V::from_bits(normal.add(rebias));
+        let normal = Self::V::from_bits(normal);
+        let small = Self::V::from_int(magnitude).mul(self.splat(1.0 / 16_777_216.0));
+        let x = small.if_int_lt(magnitude, v.splat(0x400), normal);
+        let x = x.if_int_lt(magnitude, v.splat(0x7C00), special);
+        Self::V::from_bits(x.to_bits().or(sign))
+    }
+    /// Asks for the bytes before they are needed; never a fault.
+    #[inline(always)]
+    fn prefetch(self, _bytes: &[u8]) {}
+    /// Four int8 activations in the form that [`dot_quads`](Self::dot_quads) takes; the second word is used where
+    /// `QUAD_WORDS` is 2.
     #[inline(always)]
     fn quad(self, x: [i8; 4]) -> [i32; 2] {
-        [i32::from_le_bytes(x.map(|x| x.wrapping_add(Self::OFFSET as i8) as u8)), 0]
+        [i32::from_le_bytes(x.map(|x| x as u8)), 0]
     }
-    /// In each lane: `acc` plus the products of the four signed bytes of `w` with four activations (and their
-    /// offsets).
+    /// In each lane: `acc` plus the products of the four bytes of `w` with four activations. The bytes have a sign
+    /// where [`SIGNED_BIAS`](Self::SIGNED_BIAS) is 0; those of 0 to 127 are the same either way.
     fn dot_quads(self, acc: Int<Self>, w: Int<Self>, x: [i32; 2]) -> Int<Self>;
     /// In each lane: `acc` plus the products of the two signed halves of `w` with those of `x`.
     fn dot_pairs(self, acc: Int<Self>, w: Int<Self>, x: i32) -> Int<Self>;
@@ -164,8 +259,9 @@ impl Isa for Scalar {
     type V = F32s;
 
     const GROUPS: &'static [usize] = &[2, 1];
-    const INT_GROUPS: &'static [usize] = &[2, 1];
-    const OFFSET: i32 = 0;
+    const INT_TOKENS: usize = 2;
+    const INT_PANELS: usize = 1;
+    const SIGNED_BIAS: i32 = 0;
     const QUAD_WORDS: usize = 1;
 
     #[inline(always)]
@@ -183,6 +279,14 @@ impl Isa for Scalar {
     #[inline(always)]
     fn load_i8(self, x: &[i8; LANES]) -> F32s {
         F32s(x.map(f32::from))
+    }
+    #[inline(always)]
+    fn shift_left(self, v: I32s, n: u32) -> I32s {
+        I32s(by_lane!(i => v.0[i] << n))
+    }
+    #[inline(always)]
+    fn shift_right(self, v: I32s, n: u32) -> I32s {
+        I32s(by_lane!(i => (v.0[i] as u32 >> n) as i32))
     }
     #[inline(always)]
     fn dot_quads(self, acc: I32s, w: I32s, x: [i32; 2]) -> I32s {
@@ -273,6 +377,10 @@ impl IntLanes for I32s {
     #[inline(always)]
     fn or(self, o: I32s) -> I32s {
         I32s(by_lane!(n => self.0[n] | o.0[n]))
+    }
+    #[inline(always)]
+    fn xor(self, o: I32s) -> I32s {
+        I32s(by_lane!(n => self.0[n] ^ o.0[n]))
     }
     #[inline(always)]
     fn shl<const N: i32>(self) -> I32s {

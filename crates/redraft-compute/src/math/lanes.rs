@@ -53,6 +53,8 @@ pub trait IntLanes: Copy {
     fn and(self, o: Self) -> Self;
     /// `self | o`.
     fn or(self, o: Self) -> Self;
+    /// `self ^ o`.
+    fn xor(self, o: Self) -> Self;
     /// `self << N`.
     fn shl<const N: i32>(self) -> Self;
     /// `self >> N`, zeros shifted in.
@@ -128,6 +130,10 @@ impl IntLanes for i32 {
     #[inline(always)]
     fn or(self, o: i32) -> i32 {
         self | o
+    }
+    #[inline(always)]
+    fn xor(self, o: i32) -> i32 {
+        self ^ o
     }
     #[inline(always)]
     fn shl<const N: i32>(self) -> i32 {

@@ -49,6 +49,12 @@ impl Codebook {
         Codebook { numbers, pairs, low: low as f32, high: high as f32, nearest }
     }
 
+    /// The numbers by code.
+    #[inline(always)]
+    pub(super) fn numbers(&self) -> &[i8; 16] {
+        &self.numbers
+    }
+
     /// The numbers of the lower and of the upper four bits of bytes, a multiple of eight of them.
     #[inline(always)]
     pub(super) fn split(&self, bytes: &[u8], low: &mut [i8], high: &mut [i8]) {

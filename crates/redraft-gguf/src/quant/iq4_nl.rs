@@ -9,7 +9,8 @@
 
 use super::bits::{f16_at, join_nibbles};
 use super::codebook::Codebook;
-use super::{CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, search, unpack_common};
+use super::rows::{Rows, put_from_table};
+use super::{Bias, CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, search};
 use crate::DType;
 
 pub(super) struct IQ4Nl;
@@ -29,20 +30,21 @@ impl QuantFormat for IQ4Nl {
     const ENCODER: Option<Encoder> = Some(Encoder::of::<IQ4Nl>());
 
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
-        unpack_common::<Self>(block, out);
+        out.single(LEN, f16_at(block, 0));
+        let codes = &mut out.codes[..LEN];
+        let (low, high) = codes.split_at_mut(16);
+        TABLE.split(&block[2..], low, high);
     }
 }
 
 impl CommonFormat for IQ4Nl {
-    #[inline(always)]
-    fn unpack_scales(block: &[u8], out: &mut Unpacked) {
-        out.single(LEN, f16_at(block, 0));
-    }
+    const BIAS: Bias = Bias::Signed;
 
     #[inline(always)]
-    fn unpack_codes(block: &[u8], codes: &mut [i8]) {
-        let (low, high) = codes.split_at_mut(16);
-        TABLE.split(&block[2..], low, high);
+    fn unpack_rows<R: Rows>(rows: &mut R) {
+        let head = rows.words(0);
+        rows.put_d(head[0]);
+        put_from_table(rows, TABLE.numbers(), 2, 0);
     }
 }
 

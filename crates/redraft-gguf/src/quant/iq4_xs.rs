@@ -15,7 +15,8 @@
 
 use super::bits::{f16_at, join_nibbles};
 use super::iq4_nl::TABLE;
-use super::{CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, search, unpack_common};
+use super::rows::{Rows, put_from_table};
+use super::{Bias, CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, search};
 use crate::DType;
 
 pub(super) struct IQ4Xs;
@@ -31,26 +32,33 @@ impl QuantFormat for IQ4Xs {
     const ENCODER: Option<Encoder> = Some(Encoder::of::<IQ4Xs>());
 
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
-        unpack_common::<Self>(block, out);
-    }
-}
-
-impl CommonFormat for IQ4Xs {
-    #[inline(always)]
-    fn unpack_scales(block: &[u8], out: &mut Unpacked) {
         out.scaled(LEN, 32, f16_at(block, 0));
         let high = u16::from_le_bytes([block[2], block[3]]);
         for (s, scale) in out.scales[..8].iter_mut().enumerate() {
             let low = block[4 + s / 2] >> (s % 2 * 4) & 15;
             *scale = i32::from(u16::from(low) | (high >> (2 * s) & 3) << 4) - 32;
         }
-    }
-
-    #[inline(always)]
-    fn unpack_codes(block: &[u8], codes: &mut [i8]) {
+        let codes = &mut out.codes[..LEN];
         for (qs, codes) in block[8..].chunks_exact(16).zip(codes.chunks_exact_mut(32)) {
             let (low, high) = codes.split_at_mut(16);
             TABLE.split(qs, low, high);
+        }
+    }
+}
+
+impl CommonFormat for IQ4Xs {
+    const BIAS: Bias = Bias::Signed;
+
+    #[inline(always)]
+    fn unpack_rows<R: Rows>(rows: &mut R) {
+        let [d, low, ..] = rows.words(0);
+        rows.put_d(d);
+        for s in 0..8 {
+            let low = rows.and(rows.shr(low, 4 * s as u32), rows.all(15));
+            let high = rows.and(rows.shr(d, 16 + 2 * s as u32), rows.all(3));
+            let scale = rows.sub(rows.or(low, rows.shl(high, 4)), rows.all(32));
+            rows.put_scale(s, scale);
+            put_from_table(rows, TABLE.numbers(), 8 + 16 * s, 8 * s);
         }
     }
 }

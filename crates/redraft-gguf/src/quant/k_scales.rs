@@ -11,6 +11,7 @@
 //!             min[j + 4]           scale[j + 4]
 //! ```
 
+use super::rows::{Rows, field, put_minima, put_scales};
 use super::search::Shape;
 
 /// The division of a super-block that goes with them.
@@ -26,6 +27,22 @@ pub(super) fn unpack(packed: &[u8], scales: &mut [i32], mins: &mut [u8]) {
         scales[j + 4] = i32::from(rest & 15 | (s >> 6) << 4);
         mins[j + 4] = rest >> 4 | (m >> 6) << 4;
     }
+}
+
+/// The same of several rows, with the two f16 scales before: the first 16 bytes of a block.
+#[inline(always)]
+pub(super) fn put<R: Rows>(rows: &mut R, [d, s, m, rest]: [R::Word; 4]) {
+    rows.put_d(d);
+    let min = rows.shr(d, 16);
+    rows.put_dmin(min, false);
+    let scales = field(rows, s, 0, 6);
+    put_scales(rows, 0, scales, 0);
+    let scales = rows.or(field(rows, rest, 0, 4), rows.shl(field(rows, s, 6, 2), 4));
+    put_scales(rows, 4, scales, 0);
+    let mins = field(rows, m, 0, 6);
+    put_minima(rows, 0, mins);
+    let mins = rows.or(field(rows, rest, 4, 4), rows.shl(field(rows, m, 6, 2), 4));
+    put_minima(rows, 2, mins);
 }
 
 /// Writes eight scales and minima, each below 64.

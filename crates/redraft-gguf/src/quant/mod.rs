@@ -63,6 +63,7 @@ mod q6_k;
 mod q8_0;
 mod q8_1;
 mod q8_k;
+mod rows;
 mod search;
 mod tq1_0;
 mod tq2_0;
@@ -72,6 +73,7 @@ use encoder::QuantEncode;
 pub use bf16::{bf16_to_f32, f32_to_bf16};
 pub use encoder::Encoder;
 pub use f16::{f16_to_f32, f32_to_f16};
+pub use rows::Rows;
 
 /// Weights of the largest block.
 pub const MAX_BLOCK_LEN: usize = 256;
@@ -315,20 +317,23 @@ impl<T: QuantFormat> BlockCodec for T {
     }
 }
 
-/// A type that most published files consist of. Scales and codes of a block are unpacked apart, so that codes can
-/// be written where they are used.
-pub trait CommonFormat: QuantFormat {
-    /// Unpacks all of a block but its codes.
-    fn unpack_scales(block: &[u8], out: &mut Unpacked);
-
-    /// Unpacks the `LEN` codes of a block.
-    fn unpack_codes(block: &[u8], codes: &mut [i8]);
+/// What is added to codes by [`CommonFormat::unpack_rows`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Bias {
+    /// This, so that they lie in 0 ..= 127.
+    Added(u8),
+    /// Nothing: they are bytes with a sign.
+    #[default]
+    Signed,
 }
 
-/// [`QuantFormat::unpack_block`] of a type whose scales and codes are unpacked apart.
-fn unpack_common<F: CommonFormat>(block: &[u8], out: &mut Unpacked) {
-    F::unpack_scales(block, out);
-    F::unpack_codes(block, &mut out.codes[..F::LEN]);
+/// A type that most published files consist of: blocks of several rows are unpacked side by side.
+pub trait CommonFormat: QuantFormat {
+    /// What is added to the codes.
+    const BIAS: Bias;
+
+    /// Unpacks a block of each row.
+    fn unpack_rows<R: Rows>(rows: &mut R);
 }
 
 /// What is done with a format.

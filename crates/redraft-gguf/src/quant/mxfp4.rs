@@ -17,7 +17,8 @@
 use super::bits::join_nibbles;
 use super::codebook::Codebook;
 use super::search::Affine;
-use super::{CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, unpack_common};
+use super::rows::{Rows, byte, put_from_table};
+use super::{Bias, CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked};
 use crate::DType;
 
 pub(super) struct Mxfp4;
@@ -42,20 +43,24 @@ impl QuantFormat for Mxfp4 {
     const ENCODER: Option<Encoder> = Some(Encoder::of::<Mxfp4>());
 
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
-        unpack_common::<Self>(block, out);
+        out.single(LEN, half_scale(block[0]));
+        let codes = &mut out.codes[..LEN];
+        let (low, high) = codes.split_at_mut(16);
+        TABLE.split(&block[1..], low, high);
     }
 }
 
 impl CommonFormat for Mxfp4 {
-    #[inline(always)]
-    fn unpack_scales(block: &[u8], out: &mut Unpacked) {
-        out.single(LEN, half_scale(block[0]));
-    }
+    const BIAS: Bias = Bias::Signed;
 
     #[inline(always)]
-    fn unpack_codes(block: &[u8], codes: &mut [i8]) {
-        let (low, high) = codes.split_at_mut(16);
-        TABLE.split(&block[1..], low, high);
+    fn unpack_rows<R: Rows>(rows: &mut R) {
+        let e = byte(rows, rows.words(0)[0], 0);
+        // Less one, but not below 0: scales of up to 2^-50 count as 0.
+        let some = rows.shr(rows.add(e, rows.all(255)), 8);
+        let bits = rows.shl(rows.sub(e, some), 23);
+        rows.put_d_bits(bits);
+        put_from_table(rows, TABLE.numbers(), 1, 0);
     }
 }
 

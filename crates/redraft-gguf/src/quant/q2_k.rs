@@ -13,7 +13,8 @@
 
 use super::bits::{f16_at, join_quarters, split_quarters};
 use super::search::{self, Shape};
-use super::{CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, unpack_common};
+use super::rows::{Rows, field, put_minima, put_scales};
+use super::{Bias, CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked};
 use crate::DType;
 
 pub(super) struct Q2K;
@@ -29,24 +30,40 @@ impl QuantFormat for Q2K {
     const ENCODER: Option<Encoder> = Some(Encoder::of::<Q2K>());
 
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
-        unpack_common::<Self>(block, out);
-    }
-}
-
-impl CommonFormat for Q2K {
-    #[inline(always)]
-    fn unpack_scales(block: &[u8], out: &mut Unpacked) {
         out.scaled(LEN, 16, f16_at(block, 80));
         out.dmin = f16_at(block, 82);
         for ((scale, min), &b) in out.scales.iter_mut().zip(&mut out.mins).zip(&block[..16]) {
             (*scale, *min) = (i32::from(b & 15), b >> 4);
         }
-    }
-
-    #[inline(always)]
-    fn unpack_codes(block: &[u8], codes: &mut [i8]) {
+        let codes = &mut out.codes[..LEN];
         for (qs, codes) in block[16..80].chunks_exact(32).zip(codes.chunks_exact_mut(128)) {
             split_quarters(qs, codes);
+        }
+    }
+}
+
+impl CommonFormat for Q2K {
+    const BIAS: Bias = Bias::Added(0);
+
+    #[inline(always)]
+    fn unpack_rows<R: Rows>(rows: &mut R) {
+        for (i, word) in rows.words(0).into_iter().enumerate() {
+            let (scales, mins) = (field(rows, word, 0, 4), field(rows, word, 4, 4));
+            put_scales(rows, 4 * i, scales, 0);
+            put_minima(rows, 2 * i, mins);
+        }
+        let d = rows.words(68)[3];
+        rows.put_d(d);
+        let min = rows.shr(d, 16);
+        rows.put_dmin(min, false);
+        for part in 0..4 {
+            let (half, m) = (part / 2, part % 2);
+            for (i, word) in rows.words(16 + 16 * part).into_iter().enumerate() {
+                for l in 0..4 {
+                    let codes = field(rows, word, 2 * l as u32, 2);
+                    rows.put_quad(32 * half + 8 * l + 4 * m + i, codes);
+                }
+            }
         }
     }
 }

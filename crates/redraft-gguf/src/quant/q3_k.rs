@@ -16,7 +16,8 @@
 //! ```
 
 use super::bits::{f16_at, field, join_quarters, minus, put, take_bit, word_at};
-use super::{CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, search, unpack_common};
+use super::rows::{self, Rows, put_scales};
+use super::{Bias, CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, search};
 use crate::DType;
 
 pub(super) struct Q3K;
@@ -32,13 +33,6 @@ impl QuantFormat for Q3K {
     const ENCODER: Option<Encoder> = Some(Encoder::of::<Q3K>());
 
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
-        unpack_common::<Self>(block, out);
-    }
-}
-
-impl CommonFormat for Q3K {
-    #[inline(always)]
-    fn unpack_scales(block: &[u8], out: &mut Unpacked) {
         out.scaled(LEN, 16, f16_at(block, 108));
         let scales = &block[96..108];
         for (s, scale) in out.scales.iter_mut().enumerate() {
@@ -46,16 +40,42 @@ impl CommonFormat for Q3K {
             let high = scales[8 + s % 4] >> (s / 4 * 2) & 3;
             *scale = i32::from(low | high << 4) - 32;
         }
-    }
-
-    #[inline(always)]
-    fn unpack_codes(block: &[u8], codes: &mut [i8]) {
+        let codes = &mut out.codes[..LEN];
         let halves = block[32..96].chunks_exact(32).zip(codes.chunks_exact_mut(128));
         for (half, (qs, codes)) in halves.enumerate() {
             for (l, codes) in codes.chunks_exact_mut(32).enumerate() {
                 for (m, codes) in codes.as_chunks_mut::<8>().0.iter_mut().enumerate() {
                     let bit = field(word_at(block, m), 4 * half + l, 1);
                     put(minus(4, field(word_at(qs, m), 2 * l, 2) | bit << 2), codes);
+                }
+            }
+        }
+    }
+}
+
+impl CommonFormat for Q3K {
+    const BIAS: Bias = Bias::Added(4);
+
+    #[inline(always)]
+    fn unpack_rows<R: Rows>(rows: &mut R) {
+        let [_, low, more, high] = rows.words(92);
+        for s in 0..4 {
+            let low = rows::field(rows, if s % 2 == 0 { low } else { more }, s / 2 * 4, 4);
+            let scales = rows.or(low, rows.shl(rows::field(rows, high, 2 * s, 2), 4));
+            put_scales(rows, 4 * s as usize, scales, 32);
+        }
+        let d = rows.shr(rows.words(94)[3], 16);
+        rows.put_d(d);
+        for part in 0..2 {
+            let third = rows.words(16 * part);
+            for half in 0..2 {
+                let low = rows.words(32 + 32 * half + 16 * part);
+                for l in 0..4 {
+                    for i in 0..4 {
+                        let bit = rows::field(rows, third[i], (4 * half + l) as u32, 1);
+                        let codes = rows.or(rows::field(rows, low[i], 2 * l as u32, 2), rows.shl(bit, 2));
+                        rows.put_quad(32 * half + 8 * l + 4 * part + i, codes);
+                    }
                 }
             }
         }

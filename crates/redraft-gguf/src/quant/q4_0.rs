@@ -8,7 +8,8 @@
 //! ```
 
 use super::bits::{f16_at, join_nibbles, split_nibbles};
-use super::{CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, search, unpack_common};
+use super::rows::{Rows, put_nibbles};
+use super::{Bias, CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, search};
 use crate::DType;
 
 pub(super) struct Q4_0;
@@ -24,20 +25,21 @@ impl QuantFormat for Q4_0 {
     const ENCODER: Option<Encoder> = Some(Encoder::of::<Q4_0>());
 
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
-        unpack_common::<Self>(block, out);
+        out.single(LEN, f16_at(block, 0));
+        let codes = &mut out.codes[..LEN];
+        let (low, high) = codes.split_at_mut(16);
+        split_nibbles(&block[2..], 8, low, high);
     }
 }
 
 impl CommonFormat for Q4_0 {
-    #[inline(always)]
-    fn unpack_scales(block: &[u8], out: &mut Unpacked) {
-        out.single(LEN, f16_at(block, 0));
-    }
+    const BIAS: Bias = Bias::Added(8);
 
     #[inline(always)]
-    fn unpack_codes(block: &[u8], codes: &mut [i8]) {
-        let (low, high) = codes.split_at_mut(16);
-        split_nibbles(&block[2..], 8, low, high);
+    fn unpack_rows<R: Rows>(rows: &mut R) {
+        let head = rows.words(0);
+        rows.put_d(head[0]);
+        put_nibbles(rows, 2, 0, 4);
     }
 }
 

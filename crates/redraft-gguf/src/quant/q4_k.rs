@@ -13,7 +13,8 @@
 //! ```
 
 use super::bits::{f16_at, join_nibbles, split_nibbles};
-use super::{CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, k_scales, search, unpack_common};
+use super::rows::{Rows, put_nibbles};
+use super::{Bias, CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, k_scales, search};
 use crate::DType;
 
 pub(super) struct Q4K;
@@ -29,21 +30,25 @@ impl QuantFormat for Q4K {
     const ENCODER: Option<Encoder> = Some(Encoder::of::<Q4K>());
 
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
-        unpack_common::<Self>(block, out);
+        (out.len, out.sub_len) = (LEN, 32);
+        (out.d, out.dmin) = (f16_at(block, 0), f16_at(block, 2));
+        k_scales::unpack(&block[4..16], &mut out.scales, &mut out.mins);
+        let codes = &mut out.codes[..LEN];
+        unpack_nibbles(&block[16..], codes);
     }
 }
 
 impl CommonFormat for Q4K {
-    #[inline(always)]
-    fn unpack_scales(block: &[u8], out: &mut Unpacked) {
-        (out.len, out.sub_len) = (LEN, 32);
-        (out.d, out.dmin) = (f16_at(block, 0), f16_at(block, 2));
-        k_scales::unpack(&block[4..16], &mut out.scales, &mut out.mins);
-    }
+    const BIAS: Bias = Bias::Added(0);
 
     #[inline(always)]
-    fn unpack_codes(block: &[u8], codes: &mut [i8]) {
-        unpack_nibbles(&block[16..], codes);
+    fn unpack_rows<R: Rows>(rows: &mut R) {
+        let head = rows.words(0);
+        k_scales::put(rows, head);
+        for i in 0..8 {
+            let low = i / 2 * 16 + i % 2 * 4;
+            put_nibbles(rows, 16 + 16 * i, low, low + 8);
+        }
     }
 }
 

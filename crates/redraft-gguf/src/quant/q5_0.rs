@@ -9,7 +9,8 @@
 //! ```
 
 use super::bits::{f16_at, field, join_nibbles, minus, put, spread, word_at};
-use super::{CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, search, unpack_common};
+use super::rows::{Rows, put_five_bits};
+use super::{Bias, CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, search};
 use crate::DType;
 
 pub(super) struct Q5_0;
@@ -25,19 +26,21 @@ impl QuantFormat for Q5_0 {
     const ENCODER: Option<Encoder> = Some(Encoder::of::<Q5_0>());
 
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
-        unpack_common::<Self>(block, out);
+        out.single(LEN, f16_at(block, 0));
+        let codes = &mut out.codes[..LEN];
+        unpack_five_bits(&block[2..], 16, codes);
     }
 }
 
 impl CommonFormat for Q5_0 {
-    #[inline(always)]
-    fn unpack_scales(block: &[u8], out: &mut Unpacked) {
-        out.single(LEN, f16_at(block, 0));
-    }
+    const BIAS: Bias = Bias::Added(16);
 
     #[inline(always)]
-    fn unpack_codes(block: &[u8], codes: &mut [i8]) {
-        unpack_five_bits(&block[2..], 16, codes);
+    fn unpack_rows<R: Rows>(rows: &mut R) {
+        let head = rows.words(0);
+        rows.put_d(head[0]);
+        let fifth = rows.or(rows.shr(head[0], 16), rows.shl(head[1], 16));
+        put_five_bits(rows, 6, fifth);
     }
 }
 

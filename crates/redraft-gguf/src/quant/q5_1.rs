@@ -9,7 +9,8 @@
 
 use super::bits::f16_at;
 use super::q5_0::{pack_five_bits, unpack_five_bits};
-use super::{CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, search, unpack_common};
+use super::rows::{Rows, put_five_bits};
+use super::{Bias, CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, search};
 use crate::DType;
 
 pub(super) struct Q5_1;
@@ -24,23 +25,27 @@ impl QuantFormat for Q5_1 {
     const BYTES: usize = BYTES;
     const ENCODER: Option<Encoder> = Some(Encoder::of::<Q5_1>());
 
+    /// The minimum is stored as an addend; subtracting its negative one time is the same operation.
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
-        unpack_common::<Self>(block, out);
+        out.single(LEN, f16_at(block, 0));
+        out.dmin = -f16_at(block, 2);
+        out.mins[0] = 1;
+        let codes = &mut out.codes[..LEN];
+        unpack_five_bits(&block[4..], 0, codes);
     }
 }
 
 impl CommonFormat for Q5_1 {
-    /// The minimum is stored as an addend; subtracting its negative one time is the same operation.
-    #[inline(always)]
-    fn unpack_scales(block: &[u8], out: &mut Unpacked) {
-        out.single(LEN, f16_at(block, 0));
-        out.dmin = -f16_at(block, 2);
-        out.mins[0] = 1;
-    }
+    const BIAS: Bias = Bias::Added(0);
 
     #[inline(always)]
-    fn unpack_codes(block: &[u8], codes: &mut [i8]) {
-        unpack_five_bits(&block[4..], 0, codes);
+    fn unpack_rows<R: Rows>(rows: &mut R) {
+        let head = rows.words(0);
+        rows.put_d(head[0]);
+        let (min, one) = (rows.shr(head[0], 16), rows.all(1));
+        rows.put_dmin(min, true);
+        rows.put_mins(0, one);
+        put_five_bits(rows, 8, head[1]);
     }
 }
 

@@ -13,7 +13,8 @@
 
 use super::bits::{f16_at, field, put, take_bit, word_at};
 use super::q4_k::pack_nibbles;
-use super::{CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, k_scales, search, unpack_common};
+use super::rows::{self, Rows};
+use super::{Bias, CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, k_scales, search};
 use crate::DType;
 
 pub(super) struct Q5K;
@@ -29,26 +30,38 @@ impl QuantFormat for Q5K {
     const ENCODER: Option<Encoder> = Some(Encoder::of::<Q5K>());
 
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
-        unpack_common::<Self>(block, out);
-    }
-}
-
-impl CommonFormat for Q5K {
-    #[inline(always)]
-    fn unpack_scales(block: &[u8], out: &mut Unpacked) {
         (out.len, out.sub_len) = (LEN, 32);
         (out.d, out.dmin) = (f16_at(block, 0), f16_at(block, 2));
         k_scales::unpack(&block[4..16], &mut out.scales, &mut out.mins);
-    }
-
-    #[inline(always)]
-    fn unpack_codes(block: &[u8], codes: &mut [i8]) {
+        let codes = &mut out.codes[..LEN];
         let (qh, qs) = block[16..].split_at(32);
         for (g, (qs, codes)) in qs.chunks_exact(32).zip(codes.chunks_exact_mut(64)).enumerate() {
             for (half, codes) in codes.chunks_exact_mut(32).enumerate() {
                 for (l, codes) in codes.as_chunks_mut::<8>().0.iter_mut().enumerate() {
                     let bit = field(word_at(qh, l), 2 * g + half, 1);
                     put(field(word_at(qs, l), 4 * half, 4) | bit << 4, codes);
+                }
+            }
+        }
+    }
+}
+
+impl CommonFormat for Q5K {
+    const BIAS: Bias = Bias::Added(0);
+
+    #[inline(always)]
+    fn unpack_rows<R: Rows>(rows: &mut R) {
+        let head = rows.words(0);
+        k_scales::put(rows, head);
+        for part in 0..2 {
+            let fifth = rows.words(16 + 16 * part);
+            for g in 0..4 {
+                for (i, word) in rows.words(48 + 32 * g + 16 * part).into_iter().enumerate() {
+                    for half in 0..2 {
+                        let bit = rows::field(rows, fifth[i], (2 * g + half) as u32, 1);
+                        let codes = rows.or(rows::field(rows, word, 4 * half as u32, 4), rows.shl(bit, 4));
+                        rows.put_quad(16 * g + 8 * half + 4 * part + i, codes);
+                    }
                 }
             }
         }

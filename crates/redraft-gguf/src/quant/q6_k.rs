@@ -16,7 +16,8 @@
 //! ```
 
 use super::bits::{f16_at, field, join_nibbles, minus, put, word_at};
-use super::{CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, search, unpack_common};
+use super::rows::{self, Rows, put_scales};
+use super::{Bias, CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, search};
 use crate::DType;
 
 pub(super) struct Q6K;
@@ -32,27 +33,45 @@ impl QuantFormat for Q6K {
     const ENCODER: Option<Encoder> = Some(Encoder::of::<Q6K>());
 
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
-        unpack_common::<Self>(block, out);
-    }
-}
-
-impl CommonFormat for Q6K {
-    #[inline(always)]
-    fn unpack_scales(block: &[u8], out: &mut Unpacked) {
         out.scaled(LEN, 16, f16_at(block, 208));
         for (scale, &b) in out.scales.iter_mut().zip(&block[192..208]) {
             *scale = i32::from(b as i8);
         }
-    }
-
-    #[inline(always)]
-    fn unpack_codes(block: &[u8], codes: &mut [i8]) {
+        let codes = &mut out.codes[..LEN];
         let halves = block[..128].chunks_exact(64).zip(block[128..192].chunks_exact(32));
         for ((ql, qh), codes) in halves.zip(codes.chunks_exact_mut(128)) {
             for (quarter, codes) in codes.chunks_exact_mut(32).enumerate() {
                 for (l, codes) in codes.as_chunks_mut::<8>().0.iter_mut().enumerate() {
                     let low = field(word_at(ql, quarter % 2 * 4 + l), quarter / 2 * 4, 4);
                     put(minus(32, low | field(word_at(qh, l), 2 * quarter, 2) << 4), codes);
+                }
+            }
+        }
+    }
+}
+
+impl CommonFormat for Q6K {
+    const BIAS: Bias = Bias::Added(32);
+
+    #[inline(always)]
+    fn unpack_rows<R: Rows>(rows: &mut R) {
+        for (i, scales) in rows.words(192).into_iter().enumerate() {
+            // A byte with a sign is 128 less than that byte with its upper bit flipped.
+            let flipped = rows.xor(scales, rows.all(0x8080_8080));
+            put_scales(rows, 4 * i, flipped, 128);
+        }
+        let d = rows.shr(rows.words(194)[3], 16);
+        rows.put_d(d);
+        for part in 0..4 {
+            let (half, l) = (part / 2, part % 2);
+            let high = rows.words(128 + 16 * part);
+            for quarter in 0..4 {
+                let low = rows.words(64 * half + 32 * (quarter % 2) + 16 * l);
+                for (i, word) in low.into_iter().enumerate() {
+                    let bits = rows::field(rows, high[i], 2 * quarter as u32, 2);
+                    let low = rows::field(rows, word, (quarter / 2 * 4) as u32, 4);
+                    let codes = rows.or(low, rows.shl(bits, 4));
+                    rows.put_quad(32 * half + 8 * quarter + 4 * l + i, codes);
                 }
             }
         }

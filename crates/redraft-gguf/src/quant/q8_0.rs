@@ -8,7 +8,8 @@
 //! ```
 
 use super::bits::{f16_at, put};
-use super::{CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, search, unpack_common};
+use super::rows::Rows;
+use super::{Bias, CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked, search};
 use crate::DType;
 
 pub(super) struct Q8_0;
@@ -24,20 +25,25 @@ impl QuantFormat for Q8_0 {
     const ENCODER: Option<Encoder> = Some(Encoder::of::<Q8_0>());
 
     fn unpack_block(block: &[u8], out: &mut Unpacked) {
-        unpack_common::<Self>(block, out);
+        out.single(LEN, f16_at(block, 0));
+        let codes = &mut out.codes[..LEN];
+        for (codes, bytes) in codes.as_chunks_mut::<8>().0.iter_mut().zip(block[2..].as_chunks::<8>().0) {
+            put(u64::from_le_bytes(*bytes), codes);
+        }
     }
 }
 
 impl CommonFormat for Q8_0 {
-    #[inline(always)]
-    fn unpack_scales(block: &[u8], out: &mut Unpacked) {
-        out.single(LEN, f16_at(block, 0));
-    }
+    const BIAS: Bias = Bias::Signed;
 
     #[inline(always)]
-    fn unpack_codes(block: &[u8], codes: &mut [i8]) {
-        for (codes, bytes) in codes.as_chunks_mut::<8>().0.iter_mut().zip(block[2..].as_chunks::<8>().0) {
-            put(u64::from_le_bytes(*bytes), codes);
+    fn unpack_rows<R: Rows>(rows: &mut R) {
+        let head = rows.words(0);
+        rows.put_d(head[0]);
+        for half in 0..2 {
+            for (i, codes) in rows.words(2 + 16 * half).into_iter().enumerate() {
+                rows.put_quad(4 * half + i, codes);
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use std::arch::aarch64::*;
 use std::arch::asm;
 
 use super::neon::{F32s, I32s, Neon};
-use crate::cpu::vector::{Isa, LANES, Row16};
+use crate::cpu::vector::{Isa, LANES, Row16, RowBytes};
 
 /// Proof that the machine has NEON and the dot product extension.
 #[derive(Debug, Clone, Copy)]
@@ -35,8 +35,9 @@ impl Isa for NeonDot {
 
     const GROUPS: &'static [usize] = <Neon as Isa>::GROUPS;
     // 4 x 4 sums, 4 weights and an activation, of 32 registers; the sums of the unit wait in memory.
-    const INT_GROUPS: &'static [usize] = &[4, 2, 1];
-    const OFFSET: i32 = <Neon as Isa>::OFFSET;
+    const INT_TOKENS: usize = 4;
+    const INT_PANELS: usize = <Neon as Isa>::INT_PANELS;
+    const SIGNED_BIAS: i32 = <Neon as Isa>::SIGNED_BIAS;
     const QUAD_WORDS: usize = <Neon as Isa>::QUAD_WORDS;
 
     #[inline(always)]
@@ -54,6 +55,22 @@ impl Isa for NeonDot {
     #[inline(always)]
     fn load_i8(self, x: &[i8; LANES]) -> F32s {
         self.base().load_i8(x)
+    }
+    #[inline(always)]
+    fn load_rows(self, rows: &RowBytes<'_>, at: usize) -> [I32s; 4] {
+        self.base().load_rows(rows, at)
+    }
+    #[inline(always)]
+    fn shift_left(self, v: I32s, n: u32) -> I32s {
+        self.base().shift_left(v, n)
+    }
+    #[inline(always)]
+    fn shift_right(self, v: I32s, n: u32) -> I32s {
+        self.base().shift_right(v, n)
+    }
+    #[inline(always)]
+    fn look_up(self, table: &[i8; 16], v: I32s) -> I32s {
+        self.base().look_up(table, v)
     }
     #[inline(always)]
     fn dot_quads(self, acc: I32s, w: I32s, x: [i32; 2]) -> I32s {

@@ -5,7 +5,7 @@
 
 use std::arch::aarch64::*;
 
-use crate::cpu::vector::{Isa, LANES, Row16};
+use crate::cpu::vector::{Isa, LANES, Row16, RowBytes};
 use crate::math::{IntLanes, Lanes};
 
 /// Proof that the machine has NEON.
@@ -55,8 +55,9 @@ impl Isa for Neon {
 
     // 6 x 4 accumulators, 4 weights, an activation and a product, of 32 registers.
     const GROUPS: &'static [usize] = &[6, 4, 2, 1];
-    const INT_GROUPS: &'static [usize] = &[4, 2, 1];
-    const OFFSET: i32 = 0;
+    const INT_TOKENS: usize = 4;
+    const INT_PANELS: usize = 1;
+    const SIGNED_BIAS: i32 = 0;
     const QUAD_WORDS: usize = 1;
 
     #[inline(always)]
@@ -90,6 +91,60 @@ impl Isa for Neon {
                 vcvtq_f32_s32(vmovl_high_s16(high)),
             ])
         }
+    }
+    #[inline(always)]
+    fn load_rows(self, rows: &RowBytes<'_>, at: usize) -> [I32s; 4] {
+        let mut words = [self.splat(0.0).to_bits(); 4];
+        for quarter in 0..4 {
+            let row = |j: usize| &rows.row(4 * quarter + j)[at..at + 16];
+            // SAFETY: `self` is the proof of NEON; each load reads the 16 bytes of its slice.
+            unsafe {
+                let a = vreinterpretq_s32_u8(vld1q_u8(row(0).as_ptr()));
+                let b = vreinterpretq_s32_u8(vld1q_u8(row(1).as_ptr()));
+                let c = vreinterpretq_s32_u8(vld1q_u8(row(2).as_ptr()));
+                let d = vreinterpretq_s32_u8(vld1q_u8(row(3).as_ptr()));
+                let even0 = vreinterpretq_s64_s32(vtrn1q_s32(a, b));
+                let even1 = vreinterpretq_s64_s32(vtrn1q_s32(c, d));
+                let odd0 = vreinterpretq_s64_s32(vtrn2q_s32(a, b));
+                let odd1 = vreinterpretq_s64_s32(vtrn2q_s32(c, d));
+                words[0].0[quarter] = vreinterpretq_s32_s64(vtrn1q_s64(even0, even1));
+                words[1].0[quarter] = vreinterpretq_s32_s64(vtrn1q_s64(odd0, odd1));
+                words[2].0[quarter] = vreinterpretq_s32_s64(vtrn2q_s64(even0, even1));
+                words[3].0[quarter] = vreinterpretq_s32_s64(vtrn2q_s64(odd0, odd1));
+            }
+        }
+        words
+    }
+    #[inline(always)]
+    fn shift_left(self, v: I32s, n: u32) -> I32s {
+        let mut out = v;
+        for i in 0..4 {
+            // SAFETY: `self` is the proof of NEON.
+            out.0[i] = unsafe { vshlq_s32(v.0[i], vdupq_n_s32(n as i32)) };
+        }
+        out
+    }
+    #[inline(always)]
+    fn shift_right(self, v: I32s, n: u32) -> I32s {
+        let mut out = v;
+        for i in 0..4 {
+            // SAFETY: `self` is the proof of NEON. A shift to the left by less than nothing is one to the right.
+            out.0[i] = unsafe {
+                vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(v.0[i]), vdupq_n_s32(-(n as i32))))
+            };
+        }
+        out
+    }
+    #[inline(always)]
+    fn look_up(self, table: &[i8; 16], v: I32s) -> I32s {
+        let mut out = v;
+        for i in 0..4 {
+            // SAFETY: `self` is the proof of NEON; the load reads the 16 bytes.
+            out.0[i] = unsafe {
+                vreinterpretq_s32_s8(vqtbl1q_s8(vld1q_s8(table.as_ptr()), vreinterpretq_u8_s32(v.0[i])))
+            };
+        }
+        out
     }
     #[inline(always)]
     fn dot_quads(self, acc: I32s, w: I32s, x: [i32; 2]) -> I32s {
@@ -196,6 +251,10 @@ impl IntLanes for I32s {
     #[inline(always)]
     fn or(self, o: I32s) -> I32s {
         quarters!(I32s, vorrq_s32, self, o)
+    }
+    #[inline(always)]
+    fn xor(self, o: I32s) -> I32s {
+        quarters!(I32s, veorq_s32, self, o)
     }
     #[inline(always)]
     fn shl<const N: i32>(self) -> I32s {

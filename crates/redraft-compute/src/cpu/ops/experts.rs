@@ -1,8 +1,8 @@
 //! The routed experts.
 //!
 //! 1. The (token, slot) pairs are sorted by expert: each expert gets one band of rows.
-//! 2. Gate and up: a tile is 16 features of one band; both products, then `act(gate) * up`.
-//! 3. Down: again tiles of 16 features of one band; the results of all pairs are kept.
+//! 2. Gate and up: a tile is 16 or 32 features of one band; both products, then `act(gate) * up`.
+//! 3. Down: again tiles of one band; the results of all pairs are kept.
 //! 4. Each token adds its results times their weights, in slot order, from +0. Hence neither the grouping
 //!    nor the threads can be seen in the bits.
 
@@ -101,7 +101,8 @@ pub(crate) fn run(cpu: &mut Cpu, o: &op::MoeExperts, cx: &mut Cx<'_>) -> Result<
         }
         let (table, gate_x) = (cpu.table, &cpu.operand);
         let up_x = if forms[1] == forms[0] { gate_x } else { &cpu.operand2 };
-        let grid = Grid { cols: ff, bands: &route.bands, tile_cols: LANES };
+        let tile_cols = gate_x.tile_cols().min(up_x.tile_cols());
+        let grid = Grid { cols: ff, bands: &route.bands, tile_cols };
         cpu.pool.tiles(&mut hidden, grid, |thread, mut tile| {
             let scratch = &mut *cpu.scratch(thread);
             let expert = route.experts[tile.band];
@@ -113,25 +114,31 @@ pub(crate) fn run(cpu: &mut Cpu, o: &op::MoeExperts, cx: &mut Cx<'_>) -> Result<
             up_x.product(table, up, at, band, buf, &mut scratch.sums2);
             (table.finish)(&mut scratch.sums, None);
             (table.finish)(&mut scratch.sums2, None);
-            for (i, (gate, up)) in scratch.sums.iter().zip(&scratch.sums2).enumerate() {
-                let row = tile.row_mut(i);
-                (table.glu)(&gate[..row.len()], &up[..row.len()], o.act, row);
+            let halves = scratch.sums.chunks(tile.rows).zip(scratch.sums2.chunks(tile.rows));
+            for (half, (gate, up)) in halves.enumerate() {
+                let cols = half * LANES..tile.cols.min((half + 1) * LANES);
+                for (i, (gate, up)) in gate.iter().zip(up).enumerate() {
+                    let row = &mut tile.row_mut(i)[cols.clone()];
+                    (table.glu)(&gate[..row.len()], &up[..row.len()], o.act, row);
+                }
             }
         });
 
         let row = |i: usize| &hidden[i * ff..][..ff];
         cpu.operand.fill(&cpu.pool, cpu.table, down.form(o.numerics), &route.bands, ff, row)?;
         let hidden_x = &cpu.operand;
-        let grid = Grid { cols: n, bands: &route.bands, tile_cols: LANES };
+        let grid = Grid { cols: n, bands: &route.bands, tile_cols: hidden_x.tile_cols() };
         cpu.pool.tiles(&mut results, grid, |thread, mut tile| {
             let scratch = &mut *cpu.scratch(thread);
             let at = [route.experts[tile.band], tile.col, tile.cols];
             let band = [tile.row, tile.rows];
             hidden_x.product(table, down, at, band, &mut scratch.unpackers, &mut scratch.sums);
             (table.finish)(&mut scratch.sums, None);
-            for (i, sums) in scratch.sums.iter().enumerate() {
-                let row = tile.row_mut(i);
-                row.copy_from_slice(&sums[..row.len()]);
+            for (half, sums) in scratch.sums.chunks(tile.rows).enumerate() {
+                let cols = half * LANES..tile.cols.min((half + 1) * LANES);
+                for (i, sums) in sums.iter().enumerate() {
+                    tile.row_mut(i)[cols.clone()].copy_from_slice(&sums[..cols.len()]);
+                }
             }
         });
 

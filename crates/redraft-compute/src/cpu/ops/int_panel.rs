@@ -5,12 +5,12 @@
 
 use redraft_gguf::Unpacked;
 
-use super::packed::{groups, resize};
+use super::packed::resize;
 use super::panel::{DEPTH, Matrix};
 use crate::ComputeError;
 use crate::cpu::pool::{Grid, Pool};
 use crate::cpu::table::Table;
-use crate::cpu::vector::{Bits16, LANES, Row16};
+use crate::cpu::vector::{Bits16, LANES, Row16, RowBytes};
 use crate::numerics::Units;
 
 /// One row of weights of a panel, before the rows are transposed.
@@ -28,21 +28,20 @@ pub(crate) struct IntPanel {
     pub(crate) units: Units,
     /// Units in the depth of the panel.
     pub(crate) n_units: usize,
-    pub(crate) rows: Box<[PanelRow; LANES]>,
-    /// `[k / 4]`: four neighbouring codes of each feature, the first in the lowest byte.
+    /// Of types that are unpacked row by row.
+    pub(crate) rows: Option<Box<[PanelRow; LANES]>>,
+    /// Copies of rows, where a matrix ends before the sixteenth.
+    copies: Vec<u8>,
+    /// `[k / 4]`: four neighbouring codes of each feature, the first in the lowest byte, with their bias added.
     pub(crate) codes: Box<[Bits16; DEPTH / 4]>,
     /// `[sub-block]`, where a unit has several.
     pub(crate) scales: [Bits16; LANES],
     /// `[pair of sub-blocks]`: two minima of 16 bits.
     pub(crate) mins: [Bits16; LANES],
-    /// `[unit]`: with what a sum of products begins, to take out the offset of the activations.
-    pub(crate) start: [Bits16; LANES],
     /// `[unit]`.
     pub(crate) d: [Row16; LANES],
     /// `[unit]`.
     pub(crate) dmin: [Row16; LANES],
-    /// Whether a scale of minima differs from 0.
-    pub(crate) has_mins: bool,
 }
 
 /// The activations of one group of `M` tokens, at some depths.
@@ -52,7 +51,8 @@ pub(crate) struct IntGroup<'a> {
     pub(crate) words: &'a [i32],
     /// `[unit][M]`: bits of the scales.
     pub(crate) scales: &'a [i32],
-    /// `[pair of sub-blocks][M]`: sums of the codes, 16 bits each.
+    /// Of types with minima `[pair of sub-blocks][M]`: sums of the codes, 16 bits each. Of others `[sub-block][M]`: with
+    /// what a sum of products begins, to take out the bias of the weights.
     pub(crate) sums: &'a [i32],
 }
 
@@ -62,25 +62,26 @@ impl Default for IntPanel {
         IntPanel {
             units: Units::default(),
             n_units: 0,
-            rows: Box::new([const { PanelRow::EMPTY }; LANES]),
+            rows: None,
+            copies: Vec::new(),
             codes: Box::new([[0.0; LANES]; DEPTH / 4]),
             scales: empty,
             mins: empty,
-            start: empty,
             d: empty,
             dmin: empty,
-            has_mins: false,
         }
     }
 }
 
-impl PanelRow {
-    const EMPTY: PanelRow = PanelRow { codes: [0; DEPTH], block: Unpacked::new(), mins: [0; LANES] };
+impl Default for PanelRow {
+    fn default() -> PanelRow {
+        PanelRow { codes: [0; DEPTH], block: Unpacked::new(), mins: [0; LANES] }
+    }
 }
 
 impl Matrix<'_> {
     /// Makes the integer panel of up to 16 rows from `row` on and `len` elements from `k` on; `k` is a multiple
-    /// of [`DEPTH`] and `len` at most that.
+    /// of [`DEPTH`] and `len` at most that. Columns of the panel without a row are not meaningful.
     pub(crate) fn int_panel(
         &self,
         table: &Table,
@@ -89,19 +90,26 @@ impl Matrix<'_> {
         [k, len]: [usize; 2],
         panel: &mut IntPanel,
     ) {
-        (panel.units, panel.n_units, panel.has_mins) = (units, len / units.len, false);
-        if n_rows < LANES {
-            panel.rows[n_rows..].fill(PanelRow::EMPTY);
-            for x in panel.d.iter_mut().chain(&mut panel.dmin) {
-                x[n_rows..].fill(0.0);
-            }
+        (panel.units, panel.n_units) = (units, len / units.len);
+        if n_rows == LANES {
+            return (table.int_unpack)(self.codec(), self.row_run(expert, row, k, len), panel);
         }
-        let mut rows: [&[u8]; LANES] = [&[]; LANES];
-        for (j, out) in rows[..n_rows].iter_mut().enumerate() {
-            *out = self.bytes(expert, row + j, k, len);
+        let mut copies = std::mem::take(&mut panel.copies);
+        copies.clear();
+        for j in 0..LANES {
+            copies.extend_from_slice(self.bytes(expert, row + j.min(n_rows - 1), k, len));
         }
-        (table.int_unpack)(self.codec(), &rows[..n_rows], panel);
+        let stride = copies.len() / LANES;
+        (table.int_unpack)(self.codec(), RowBytes::new(&copies, stride, stride), panel);
+        panel.copies = copies;
     }
+}
+
+/// The groups of `n` tokens from token `first` on, as `(first token, tokens)`: as few as the kernel allows, and of
+/// sizes that differ by one at most, since small groups are the slow ones.
+pub(crate) fn int_groups(table: &Table, first: usize, n: usize) -> impl Iterator<Item = (usize, usize)> {
+    let count = n.div_ceil(table.int_tokens);
+    (0..count).map(move |i| (first + i * n / count, (i + 1) * n / count - i * n / count))
 }
 
 /// Quantized activations of some tokens.
@@ -131,7 +139,7 @@ impl IntPacked {
         self.bounds.clear();
         self.bounds.push(0);
         for w in bands.windows(2) {
-            self.bounds.extend(groups(table.int_groups, w[0], w[1] - w[0]).map(|(at, n)| at + n));
+            self.bounds.extend(int_groups(table, w[0], w[1] - w[0]).map(|(at, n)| at + n));
         }
         let n = self.bounds.last().copied().unwrap_or(0);
         let width = self.width();
@@ -150,7 +158,7 @@ impl IntPacked {
     /// Words of one token in a record.
     fn width(&self) -> usize {
         let n = self.k / self.units.len;
-        self.k / 4 * self.quad_words + n + n * self.units.pairs()
+        self.k / 4 * self.quad_words + n + n * self.units.sums()
     }
 
     /// The activations of the group that starts at token `first` and has `size` tokens, input features
@@ -161,11 +169,11 @@ impl IntPacked {
         let (scales, sums) = rest.split_at(self.k / self.units.len * size);
         let slice = |at: usize, n: usize| at * size..(at + n) * size;
         let (u, n) = (k / self.units.len, len / self.units.len);
-        let pairs = self.units.pairs();
+        let per_unit = self.units.sums();
         IntGroup {
             words: &words[slice(k / 4 * self.quad_words, len / 4 * self.quad_words)],
             scales: &scales[slice(u, n)],
-            sums: &sums[slice(u * pairs, n * pairs)],
+            sums: &sums[slice(u * per_unit, n * per_unit)],
         }
     }
 }

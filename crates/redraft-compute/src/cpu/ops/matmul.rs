@@ -1,7 +1,7 @@
 //! `out = x · wᵀ (+ bias)`.
 //!
 //! 1. The activations of up to [`BLOCK`] tokens are packed (in `fast`: quantized) once.
-//! 2. A tile is 16 output features of all these tokens. Its sums are `[tokens][16]` in the thread's own
+//! 2. A tile is 16 or 32 output features of all these tokens. Its sums are `[tokens][16]` in the thread's own
 //!    memory; chunk after chunk of input features, a panel is unpacked and used for all groups of tokens.
 //! 3. Bias, flush, copy to the output.
 
@@ -28,21 +28,23 @@ pub(crate) fn run(cpu: &mut Cpu, o: &op::MatMul, cx: &mut Cx<'_>) -> Result<(), 
         let row = |t: usize| &x[(b * BLOCK + t) * k..][..k];
         cpu.operand.fill(&cpu.pool, cpu.table, matrix.form(o.numerics), &[0, tokens], k, row)?;
         let (table, operand) = (cpu.table, &cpu.operand);
-        let grid = Grid { cols: n, bands: &[0, tokens], tile_cols: LANES };
+        let grid = Grid { cols: n, bands: &[0, tokens], tile_cols: operand.tile_cols() };
         cpu.pool.tiles(out, grid, |thread, mut tile| {
             let scratch = &mut *cpu.scratch(thread);
             let at = [0, tile.col, tile.cols];
             let (buf, sums) = (&mut scratch.unpackers, &mut scratch.sums);
             operand.product(table, matrix, at, [0, tokens], buf, sums);
-            let bias = bias.as_ref().map(|b| {
-                let mut all = [0.0; LANES];
-                all[..tile.cols].copy_from_slice(&b[tile.col..tile.col + tile.cols]);
-                all
-            });
-            (table.finish)(&mut scratch.sums, bias.as_ref());
-            for (t, sums) in scratch.sums.iter().enumerate() {
-                let row = tile.row_mut(t);
-                row.copy_from_slice(&sums[..row.len()]);
+            for (half, sums) in sums.chunks_mut(tokens).enumerate() {
+                let cols = half * LANES..tile.cols.min((half + 1) * LANES);
+                let bias = bias.as_ref().map(|b| {
+                    let mut all = [0.0; LANES];
+                    all[..cols.len()].copy_from_slice(&b[tile.col..][cols.clone()]);
+                    all
+                });
+                (table.finish)(sums, bias.as_ref());
+                for (t, sums) in sums.iter().enumerate() {
+                    tile.row_mut(t)[cols.clone()].copy_from_slice(&sums[..cols.len()]);
+                }
             }
         });
     }

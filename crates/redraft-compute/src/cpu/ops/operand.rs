@@ -1,6 +1,6 @@
 //! The activations of a product in the form that the weights ask for, and the product itself.
 
-use super::int_panel::{IntPacked, IntPanel};
+use super::int_panel::{IntPacked, IntPanel, int_groups};
 use super::packed::{Packed, groups};
 use super::panel::{Matrix, Unpacker, depths};
 use crate::ComputeError;
@@ -21,7 +21,7 @@ pub(crate) struct Operand {
 #[derive(Default)]
 pub(crate) struct Unpackers {
     pub(crate) real: Unpacker,
-    pub(crate) int: IntPanel,
+    pub(crate) int: [IntPanel; 2],
 }
 
 impl Operand {
@@ -44,30 +44,51 @@ impl Operand {
         }
     }
 
-    /// Sets `sums[i]`, for each token of the band `[first, n]`, to the products with up to 16 rows of a matrix.
+    /// Columns of the tiles that suit the product best.
+    pub(crate) fn tile_cols(&self) -> usize {
+        if let Form::Int8(_) = self.form { 2 * LANES } else { LANES }
+    }
+
+    /// Sets `sums`, for each token of the band `[first, n]`, to the products with up to 32 rows of a matrix: first
+    /// those with up to 16 rows of all tokens, then, if there are more rows, those with the others.
     pub(crate) fn product(
         &self,
         table: &Table,
         matrix: Matrix<'_>,
-        at: [usize; 3],
+        [expert, row, n_rows]: [usize; 3],
         [first, n]: [usize; 2],
         buf: &mut Unpackers,
         sums: &mut Vec<Row16>,
     ) {
+        let halves = [LANES.min(n_rows), n_rows.saturating_sub(LANES)];
         sums.clear();
-        sums.resize(n, [0.0; LANES]);
+        sums.resize(if halves[1] > 0 { 2 * n } else { n }, [0.0; LANES]);
+        let (low, high) = sums.split_at_mut(n);
         for depth in depths(matrix.cols()) {
             if let Form::Int8(units) = self.form {
-                matrix.int_panel(table, units, at, depth, &mut buf.int);
-                for group in groups(table.int_groups, first, n) {
-                    let sums = &mut sums[group.0 - first..][..group.1];
-                    (table.int_gemm)(&buf.int, self.int.group(group, depth), sums);
+                for (h, panel) in buf.int.iter_mut().enumerate() {
+                    if h == 0 || halves[h] > 0 {
+                        matrix.int_panel(table, units, [expert, row + h * LANES, halves[h]], depth, panel);
+                    } else {
+                        (panel.units, panel.n_units) = (units, depth[1] / units.len);
+                    }
+                }
+                for (at, size) in int_groups(table, first, n) {
+                    let low = &mut low[at - first..][..size];
+                    let high = if high.is_empty() { &mut [][..] } else { &mut high[at - first..][..size] };
+                    (table.int_gemm)(&buf.int, self.int.group((at, size), depth), [low, high]);
                 }
             } else {
-                let panel = matrix.panel(table, at, depth, &mut buf.real);
-                for group in groups(table.groups, first, n) {
-                    let sums = &mut sums[group.0 - first..][..group.1];
-                    (table.gemm)(panel, self.real.group(group, depth), sums);
+                for (h, sums) in [&mut *low, &mut *high].into_iter().enumerate() {
+                    if halves[h] == 0 {
+                        continue;
+                    }
+                    let at = [expert, row + h * LANES, halves[h]];
+                    let panel = matrix.panel(table, at, depth, &mut buf.real);
+                    for group in groups(table.groups, first, n) {
+                        let sums = &mut sums[group.0 - first..][..group.1];
+                        (table.gemm)(panel, self.real.group(group, depth), sums);
+                    }
                 }
             }
         }

@@ -8,7 +8,7 @@ use redraft_gguf::{BlockCodec, Unpacked, codec};
 
 use crate::ComputeError;
 use crate::cpu::table::Table;
-use crate::cpu::vector::{LANES, Row16};
+use crate::cpu::vector::{LANES, Row16, RowBytes};
 use crate::numerics::{Form, Numerics};
 use crate::weight::Weight;
 
@@ -70,6 +70,13 @@ impl<'a> Matrix<'a> {
     pub(crate) fn bytes(&self, expert: usize, row: usize, k: usize, len: usize) -> &'a [u8] {
         let (block, bytes) = (self.codec.block_len(), self.codec.block_bytes());
         &self.row_bytes(expert, row)[k / block * bytes..(k + len) / block * bytes]
+    }
+
+    /// The same of sixteen rows from `row` on.
+    pub(crate) fn row_run(&self, expert: usize, row: usize, k: usize, len: usize) -> RowBytes<'a> {
+        let (block, bytes) = (self.codec.block_len(), self.codec.block_bytes());
+        let first = (expert * self.weight.rows + row) * self.row_bytes + k / block * bytes;
+        RowBytes::new(&self.data[first..], self.row_bytes, len / block * bytes)
     }
 
     /// One row (or a vector), small numbers flushed.

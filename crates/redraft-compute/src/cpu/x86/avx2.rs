@@ -8,7 +8,7 @@
 
 use std::arch::x86_64::*;
 
-use crate::cpu::vector::{Isa, LANES, Row16};
+use crate::cpu::vector::{Isa, LANES, Row16, RowBytes};
 use crate::math::{IntLanes, Lanes};
 
 /// Proof that the machine has AVX2.
@@ -47,8 +47,9 @@ impl Isa for Avx2 {
 
     // 6 x 2 accumulators, 2 weights, 1 activation and 1 product are the 16 registers.
     const GROUPS: &'static [usize] = &[6, 4, 2, 1];
-    const INT_GROUPS: &'static [usize] = &[4, 2, 1];
-    const OFFSET: i32 = 0;
+    const INT_TOKENS: usize = 4;
+    const INT_PANELS: usize = 1;
+    const SIGNED_BIAS: i32 = 0;
     const QUAD_WORDS: usize = 2;
 
     #[inline(always)]
@@ -90,6 +91,37 @@ impl Isa for Avx2 {
         // SAFETY: `self` is the proof of AVX2; both halves lie inside the 64 bytes.
         unsafe { I32s(_mm256_loadu_si256(x.as_ptr().cast()), _mm256_loadu_si256(x[32..].as_ptr().cast())) }
     }
+    /// Four rows of each half side by side, a quarter each; then transpositions of 4 x 4 inside the quarters.
+    #[inline(always)]
+    fn load_rows(self, rows: &RowBytes<'_>, at: usize) -> [I32s; 4] {
+        assert!(at + 16 <= rows.len(), "bytes {at} to {at} + 15 of rows of {}", rows.len());
+        let (base, stride) = rows.address(at);
+        // SAFETY: row `j` has its byte `at` at `base + j * stride`, and 16 bytes from there on.
+        let (low, high) = unsafe { (rows8(self, base, stride), rows8(self, base.add(8 * stride), stride)) };
+        [I32s(low[0], high[0]), I32s(low[1], high[1]), I32s(low[2], high[2]), I32s(low[3], high[3])]
+    }
+    #[inline(always)]
+    fn shift_left(self, v: I32s, n: u32) -> I32s {
+        // SAFETY: `self` is the proof of AVX2.
+        let n = unsafe { _mm_cvtsi32_si128(n as i32) };
+        // SAFETY: as above.
+        unsafe { I32s(_mm256_sll_epi32(v.0, n), _mm256_sll_epi32(v.1, n)) }
+    }
+    #[inline(always)]
+    fn shift_right(self, v: I32s, n: u32) -> I32s {
+        // SAFETY: `self` is the proof of AVX2.
+        let n = unsafe { _mm_cvtsi32_si128(n as i32) };
+        // SAFETY: as above.
+        unsafe { I32s(_mm256_srl_epi32(v.0, n), _mm256_srl_epi32(v.1, n)) }
+    }
+    #[inline(always)]
+    fn look_up(self, table: &[i8; 16], v: I32s) -> I32s {
+        I32s(look_up8(self, table, v.0), look_up8(self, table, v.1))
+    }
+    #[inline(always)]
+    fn prefetch(self, bytes: &[u8]) {
+        super::prefetch(bytes);
+    }
     /// Bytes 0 and 2 in the first word, 1 and 3 in the second, each as 16 bits.
     #[inline(always)]
     fn quad(self, x: [i8; 4]) -> [i32; 2] {
@@ -122,6 +154,41 @@ impl Isa for Avx2 {
             transpose8(self, low, &mut columns[..8], at);
             transpose8(self, high, &mut columns[8..], at);
         }
+    }
+}
+
+/// 16 bytes of each of eight rows as four words.
+///
+/// # Safety
+/// 16 bytes can be read at `base + j * stride` for `j` from 0 to 7.
+#[inline(always)]
+unsafe fn rows8(_: Avx2, base: *const u8, stride: usize) -> [__m256i; 4] {
+    // SAFETY: the first argument is the proof of AVX2; the caller answers for the bytes.
+    unsafe {
+        let mut r = [_mm256_setzero_si256(); 4];
+        for (j, r) in r.iter_mut().enumerate() {
+            let low = _mm_loadu_si128(base.add(j * stride).cast());
+            let high = _mm_loadu_si128(base.add((4 + j) * stride).cast());
+            *r = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(low), high);
+        }
+        let (ab0, ab1) = (_mm256_unpacklo_epi32(r[0], r[1]), _mm256_unpackhi_epi32(r[0], r[1]));
+        let (cd0, cd1) = (_mm256_unpacklo_epi32(r[2], r[3]), _mm256_unpackhi_epi32(r[2], r[3]));
+        [
+            _mm256_unpacklo_epi64(ab0, cd0),
+            _mm256_unpackhi_epi64(ab0, cd0),
+            _mm256_unpacklo_epi64(ab1, cd1),
+            _mm256_unpackhi_epi64(ab1, cd1),
+        ]
+    }
+}
+
+/// [`Isa::look_up`] of eight lanes.
+#[inline(always)]
+pub(super) fn look_up8(_: Avx2, table: &[i8; 16], v: __m256i) -> __m256i {
+    // SAFETY: the first argument is the proof of AVX2; the load reads the 16 bytes.
+    unsafe {
+        let table = _mm_loadu_si128(table.as_ptr().cast());
+        _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), v)
     }
 }
 
@@ -248,6 +315,10 @@ impl IntLanes for I32s {
     #[inline(always)]
     fn or(self, o: I32s) -> I32s {
         halves!(I32s, _mm256_or_si256, self, o)
+    }
+    #[inline(always)]
+    fn xor(self, o: I32s) -> I32s {
+        halves!(I32s, _mm256_xor_si256, self, o)
     }
     #[inline(always)]
     fn shl<const N: i32>(self) -> I32s {

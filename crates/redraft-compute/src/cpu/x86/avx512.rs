@@ -5,8 +5,8 @@
 
 use std::arch::x86_64::*;
 
-use super::avx2::{Avx2, dot_pairs8, dot_quads8};
-use crate::cpu::vector::{Isa, LANES, Row16};
+use super::avx2::{Avx2, dot_pairs8, dot_quads8, look_up8};
+use crate::cpu::vector::{Isa, LANES, Row16, RowBytes};
 use crate::math::{IntLanes, Lanes};
 
 /// Proof that the machine has AVX-512F.
@@ -61,8 +61,9 @@ impl Isa for Avx512 {
 
     // 24 accumulators, the weights, an activation and a product, of 32 registers.
     const GROUPS: &'static [usize] = &[24, 16, 12, 8, 4, 2, 1];
-    const INT_GROUPS: &'static [usize] = <Avx2 as Isa>::INT_GROUPS;
-    const OFFSET: i32 = <Avx2 as Isa>::OFFSET;
+    const INT_TOKENS: usize = <Avx2 as Isa>::INT_TOKENS;
+    const INT_PANELS: usize = <Avx2 as Isa>::INT_PANELS;
+    const SIGNED_BIAS: i32 = <Avx2 as Isa>::SIGNED_BIAS;
     const QUAD_WORDS: usize = <Avx2 as Isa>::QUAD_WORDS;
 
     #[inline(always)]
@@ -97,12 +98,65 @@ impl Isa for Avx512 {
         unsafe { I32s(_mm512_loadu_si512(x.as_ptr().cast())) }
     }
 
+    /// Four rows side by side, a quarter each; then transpositions of 4 x 4 inside the quarters.
+    #[inline(always)]
+    fn load_rows(self, rows: &RowBytes<'_>, at: usize) -> [I32s; 4] {
+        assert!(at + 16 <= rows.len(), "bytes {at} to {at} + 15 of rows of {}", rows.len());
+        let (base, stride) = rows.address(at);
+        // SAFETY: `self` is the proof of AVX-512F. Row `j` has its byte `at` at `base + j * stride`, and 16 bytes from
+        // there on.
+        unsafe {
+            let mut r = [_mm512_setzero_si512(); 4];
+            for (j, r) in r.iter_mut().enumerate() {
+                let v = _mm512_castsi128_si512(_mm_loadu_si128(base.add(j * stride).cast()));
+                let v = _mm512_inserti32x4::<1>(v, _mm_loadu_si128(base.add((4 + j) * stride).cast()));
+                let v = _mm512_inserti32x4::<2>(v, _mm_loadu_si128(base.add((8 + j) * stride).cast()));
+                *r = _mm512_inserti32x4::<3>(v, _mm_loadu_si128(base.add((12 + j) * stride).cast()));
+            }
+            let [a, b, c, d] = r;
+            let (ab0, ab1) = (_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+            let (cd0, cd1) = (_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
+            [
+                I32s(_mm512_unpacklo_epi64(ab0, cd0)),
+                I32s(_mm512_unpackhi_epi64(ab0, cd0)),
+                I32s(_mm512_unpacklo_epi64(ab1, cd1)),
+                I32s(_mm512_unpackhi_epi64(ab1, cd1)),
+            ]
+        }
+    }
+    #[inline(always)]
+    fn shift_left(self, v: I32s, n: u32) -> I32s {
+        // SAFETY: `self` is the proof of AVX-512F.
+        unsafe { I32s(_mm512_sll_epi32(v.0, _mm_cvtsi32_si128(n as i32))) }
+    }
+    #[inline(always)]
+    fn shift_right(self, v: I32s, n: u32) -> I32s {
+        // SAFETY: `self` is the proof of AVX-512F.
+        unsafe { I32s(_mm512_srl_epi32(v.0, _mm_cvtsi32_si128(n as i32))) }
+    }
+    #[inline(always)]
+    fn halves(self, v: I32s) -> F32s {
+        // SAFETY: `self` is the proof of AVX-512F.
+        unsafe { F32s(_mm512_cvtph_ps(_mm512_cvtepi32_epi16(v.0))) }
+    }
+    #[inline(always)]
+    fn prefetch(self, bytes: &[u8]) {
+        super::prefetch(bytes);
+    }
+
     // Products of small integers are not part of AVX-512F. Every such machine has AVX2, which does them by halves.
 
     #[inline(always)]
     fn quad(self, x: [i8; 4]) -> [i32; 2] {
         // SAFETY: `self` is the proof of AVX-512F, which every such machine has together with AVX2.
         unsafe { Avx2::assume() }.quad(x)
+    }
+    #[inline(always)]
+    fn look_up(self, table: &[i8; 16], v: I32s) -> I32s {
+        // SAFETY: as in `quad`.
+        let avx2 = unsafe { Avx2::assume() };
+        let [low, high] = self.split(v);
+        self.join(look_up8(avx2, table, low), look_up8(avx2, table, high))
     }
     #[inline(always)]
     fn dot_quads(self, acc: I32s, w: I32s, x: [i32; 2]) -> I32s {
@@ -237,6 +291,10 @@ impl IntLanes for I32s {
     #[inline(always)]
     fn or(self, o: I32s) -> I32s {
         whole!(I32s, _mm512_or_si512, self, o)
+    }
+    #[inline(always)]
+    fn xor(self, o: I32s) -> I32s {
+        whole!(I32s, _mm512_xor_si512, self, o)
     }
     #[inline(always)]
     fn shl<const N: i32>(self) -> I32s {

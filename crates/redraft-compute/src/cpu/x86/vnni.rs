@@ -1,14 +1,13 @@
 //! VNNI: products of bytes in one instruction, with 512-bit registers (AVX-512 VNNI) and with 256-bit registers
 //! (AVX-VNNI, on machines without AVX-512).
 //!
-//! `vpdpbusd` multiplies unsigned bytes with signed ones. The activations are the unsigned ones, stored with
-//! an offset of 128; what the offset adds to a sum is known when the panel is made. Everything else is that
-//! of AVX-512 and of AVX2.
+//! `vpdpbusd` multiplies unsigned bytes with signed ones. The weights are the unsigned ones, so that the activation can
+//! be the operand that is read from memory. Everything else is that of AVX-512 and of AVX2.
 
 use std::arch::x86_64::*;
 
 use super::{avx2, avx512};
-use crate::cpu::vector::{Int, Isa, LANES, Row16};
+use crate::cpu::vector::{Int, Isa, LANES, Row16, RowBytes};
 
 /// Proof that the machine has AVX-512 F, BW and VNNI.
 #[derive(Debug, Clone, Copy)]
@@ -24,7 +23,7 @@ macro_rules! as_base {
         type V = $v;
 
         const GROUPS: &'static [usize] = <$base as Isa>::GROUPS;
-        const OFFSET: i32 = 128;
+        const SIGNED_BIAS: i32 = 128;
         const QUAD_WORDS: usize = 1;
 
         #[inline(always)]
@@ -50,6 +49,26 @@ macro_rules! as_base {
         #[inline(always)]
         fn load_bytes(self, x: &[i8; 4 * LANES]) -> Int<Self> {
             self.base().load_bytes(x)
+        }
+        #[inline(always)]
+        fn load_rows(self, rows: &RowBytes<'_>, at: usize) -> [Int<Self>; 4] {
+            self.base().load_rows(rows, at)
+        }
+        #[inline(always)]
+        fn shift_left(self, v: Int<Self>, n: u32) -> Int<Self> {
+            self.base().shift_left(v, n)
+        }
+        #[inline(always)]
+        fn shift_right(self, v: Int<Self>, n: u32) -> Int<Self> {
+            self.base().shift_right(v, n)
+        }
+        #[inline(always)]
+        fn halves(self, v: Int<Self>) -> $v {
+            self.base().halves(v)
+        }
+        #[inline(always)]
+        fn prefetch(self, bytes: &[u8]) {
+            self.base().prefetch(bytes);
         }
         #[inline(always)]
         fn transpose(self, rows: &[$v; LANES], columns: &mut [Row16; LANES]) {
@@ -78,13 +97,35 @@ impl Avx512Vnni {
 impl Isa for Avx512Vnni {
     as_base!(avx512::Avx512, avx512::F32s);
 
-    // 12 sums of a sub-block, 12 of a unit, the weights and an activation, of 32 registers.
-    const INT_GROUPS: &'static [usize] = &[12, 8, 4, 2, 1];
+    // 6 x 2 sums of a sub-block, 6 x 2 of a unit, 2 weights and an activation, of 32 registers.
+    const INT_TOKENS: usize = 6;
+    const INT_PANELS: usize = 2;
+
+    /// The byte of four bits in each of four bytes, one bit of it kept in each.
+    #[inline(always)]
+    fn fifth_bits(self, v: avx512::I32s, i: u32) -> avx512::I32s {
+        // SAFETY: `self` is the proof of AVX-512 F and BW.
+        unsafe {
+            let from = _mm512_set4_epi32(0x0C0C_0C0C, 0x0808_0808, 0x0404_0404, 0);
+            let bytes = _mm512_shuffle_epi8(v.0, _mm512_add_epi32(from, _mm512_set1_epi32(0x0101_0101 * (i / 2) as i32)));
+            let bits = if i % 2 == 0 { 0x0804_0201 } else { 0x8040_2010u32 as i32 };
+            let set = _mm512_test_epi8_mask(bytes, _mm512_set1_epi32(bits));
+            avx512::I32s(_mm512_maskz_mov_epi8(set, _mm512_set1_epi8(16)))
+        }
+    }
+    #[inline(always)]
+    fn look_up(self, table: &[i8; 16], v: avx512::I32s) -> avx512::I32s {
+        // SAFETY: `self` is the proof of AVX-512 F and BW; the load reads the 16 bytes.
+        unsafe {
+            let table = _mm_loadu_si128(table.as_ptr().cast());
+            avx512::I32s(_mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), v.0))
+        }
+    }
 
     #[inline(always)]
     fn dot_quads(self, acc: avx512::I32s, w: avx512::I32s, x: [i32; 2]) -> avx512::I32s {
         // SAFETY: `self` is the proof of AVX-512 VNNI.
-        unsafe { avx512::I32s(_mm512_dpbusd_epi32(acc.0, _mm512_set1_epi32(x[0]), w.0)) }
+        unsafe { avx512::I32s(_mm512_dpbusd_epi32(acc.0, w.0, _mm512_set1_epi32(x[0]))) }
     }
     #[inline(always)]
     fn dot_pairs(self, acc: avx512::I32s, w: avx512::I32s, x: i32) -> avx512::I32s {
@@ -123,14 +164,20 @@ impl Isa for AvxVnni {
 
     // Twice 4 sums of a sub-block, 2 weights and an activation, of 16 registers; the sums of the unit wait in
     // memory.
-    const INT_GROUPS: &'static [usize] = &[4, 2, 1];
+    const INT_TOKENS: usize = 4;
+    const INT_PANELS: usize = 1;
+
+    #[inline(always)]
+    fn look_up(self, table: &[i8; 16], v: avx2::I32s) -> avx2::I32s {
+        self.base().look_up(table, v)
+    }
 
     #[inline(always)]
     fn dot_quads(self, acc: avx2::I32s, w: avx2::I32s, x: [i32; 2]) -> avx2::I32s {
         // SAFETY: `self` is the proof of AVX-VNNI.
         unsafe {
             let x = _mm256_set1_epi32(x[0]);
-            avx2::I32s(_mm256_dpbusd_avx_epi32(acc.0, x, w.0), _mm256_dpbusd_avx_epi32(acc.1, x, w.1))
+            avx2::I32s(_mm256_dpbusd_avx_epi32(acc.0, w.0, x), _mm256_dpbusd_avx_epi32(acc.1, w.1, x))
         }
     }
     #[inline(always)]
@@ -145,14 +192,14 @@ impl Isa for AvxVnni {
 
 /// The kernels for 512-bit registers.
 pub(in crate::cpu) mod wide {
-    use super::{Avx512Vnni, Isa, Row16};
+    use super::{Avx512Vnni, Isa, Row16, RowBytes};
 
     crate::cpu::table::level_table!(Avx512Vnni, "avx512f,avx512bw,avx512vnni");
 }
 
 /// The kernels for 256-bit registers.
 pub(in crate::cpu) mod narrow {
-    use super::{AvxVnni, Isa, Row16};
+    use super::{AvxVnni, Isa, Row16, RowBytes};
 
     crate::cpu::table::level_table!(AvxVnni, "avx2,avxvnni");
 }
