@@ -246,7 +246,12 @@ pub fn template(data: &[u8]) {
 static TEMPLATES: LazyLock<Worker> = LazyLock::new(|| Worker::new(render));
 
 /// A thread with a large stack that inputs are handed to.
-struct Worker(Mutex<(Sender<Vec<u8>>, Receiver<std::thread::Result<()>>)>);
+struct Worker {
+    ends: Mutex<Ends>,
+}
+
+/// Where inputs go in and results come out.
+type Ends = (Sender<Vec<u8>>, Receiver<std::thread::Result<()>>);
 
 impl Worker {
     fn new(body: fn(&[u8])) -> Worker {
@@ -259,13 +264,13 @@ impl Worker {
             }
         };
         std::thread::spawn(|| on_large_stack(work).expect("the system has a thread"));
-        Worker(Mutex::new((inputs, results)))
+        Worker { ends: Mutex::new((inputs, results)) }
     }
 
     /// Runs the body on an input, and panics where it does.
     fn run(&self, data: &[u8]) {
         let result = {
-            let ends = self.0.lock().expect("nothing panics under the lock");
+            let ends = self.ends.lock().expect("nothing panics under the lock");
             ends.0.send(data.to_vec()).expect("the thread lives");
             ends.1.recv().expect("the thread lives")
         };
