@@ -5,9 +5,12 @@
 //! A new kind of input is a function here, a line in [`TARGETS`] and a file in `fuzz_targets/`.
 
 use std::ops::ControlFlow;
-use std::sync::LazyLock;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{LazyLock, Mutex};
 
-use redraft::chat::{AnswerParser, ChatTemplate, Delta, FORMATS, Message, RenderOptions};
+use redraft::chat::{
+    AnswerParser, ChatError, ChatTemplate, Delta, FORMATS, Message, RenderOptions, on_large_stack,
+};
 use redraft::engine::{Philox, Request, generate};
 use redraft::gguf::{DType, Gguf, GgufWriter, Metadata, SplitName, Unpacked, codec};
 use redraft::receipt::Receipt;
@@ -234,6 +237,47 @@ pub fn text(data: &[u8]) {
 
 /// A chat template, rendered over a conversation with everything in it.
 pub fn template(data: &[u8]) {
+    TEMPLATES.run(data);
+}
+
+/// Where templates are rendered: a thread that lives on, because starting one with its stack takes longer than
+/// most inputs do.
+static TEMPLATES: LazyLock<Worker> = LazyLock::new(|| Worker::new(render));
+
+/// A thread with a large stack that inputs are handed to.
+struct Worker {
+    ends: Mutex<Ends>,
+}
+
+/// Where inputs go in and results come out.
+type Ends = (Sender<Vec<u8>>, Receiver<std::thread::Result<()>>);
+
+impl Worker {
+    fn new(body: fn(&[u8])) -> Worker {
+        let (inputs, input) = channel::<Vec<u8>>();
+        let (done, results) = channel();
+        let work = move || {
+            // Both ends live as long as the process.
+            while let Ok(data) = input.recv() {
+                let _ = done.send(std::panic::catch_unwind(|| body(&data)));
+            }
+        };
+        std::thread::spawn(|| on_large_stack(work).expect("the system has a thread"));
+        Worker { ends: Mutex::new((inputs, results)) }
+    }
+
+    /// Runs the body on an input, and panics where it does.
+    fn run(&self, data: &[u8]) {
+        let result = {
+            let ends = self.ends.lock().expect("nothing panics under the lock");
+            ends.0.send(data.to_vec()).expect("the thread lives");
+            ends.1.recv().expect("the thread lives")
+        };
+        result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    }
+}
+
+fn render(data: &[u8]) {
     let Ok(template) = ChatTemplate::from_source(&String::from_utf8_lossy(data)) else { return };
     let call = json(r#"[{"type":"function","function":{"name":"f","arguments":{"x":1}}}]"#);
     let messages = [
@@ -243,19 +287,24 @@ pub fn template(data: &[u8]) {
         Message { name: Some("f".into()), ..Message::new("tool", "42") },
         Message::new("user", "And?"),
     ];
-    for message_specials in [Specials::Parse, Specials::Text] {
-        let options = RenderOptions {
-            add_generation_prompt: true,
-            message_specials,
-            unix_seconds: Some(1_700_000_000),
-            tools: json(r#"[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}]"#),
-            ..RenderOptions::for_tokenizer(&TOKENIZERS[0])
-        };
-        if let Ok(prompt) = template.render(&messages, &options) {
-            let ids = TOKENIZERS[0].encode_prompt(&prompt).expect("the vocabulary has all bytes");
-            assert!(ids.iter().all(|&id| TOKENIZERS[0].piece(id).is_some()));
+    let mut options = RenderOptions {
+        add_generation_prompt: true,
+        message_specials: Specials::Text,
+        unix_seconds: Some(1_700_000_000),
+        tools: json(r#"[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}]"#),
+        ..RenderOptions::for_tokenizer(&TOKENIZERS[0])
+    };
+    let rendered = match template.render(&messages, &options) {
+        Err(ChatError::Unguardable { .. }) => {
+            options.message_specials = Specials::Parse;
+            template.render(&messages, &options)
         }
-    }
+        other => other,
+    };
+    let Ok(prompt) = rendered else { return };
+    // The guarded prompt has the text of the trusted one, whose tokens are those of `text` with `Specials::Parse`.
+    let ids = TOKENIZERS[0].encode_prompt(&prompt).expect("the vocabulary has all bytes");
+    assert!(ids.iter().all(|&id| (id as usize) < TOKENIZERS[0].vocab_len()));
 }
 
 fn json(text: &str) -> Option<serde_json::Value> {

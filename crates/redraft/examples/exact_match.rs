@@ -7,24 +7,17 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports on the terminal")]
 
+#[path = "questions/mod.rs"]
+mod questions;
+
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use redraft::chat::{ChatTemplate, Message, RenderOptions, builtin_template};
+use questions::{Asker, Question, draws};
 use redraft::compute::Numerics;
-use redraft::engine::{Philox, Request, generate};
-use redraft::sampler::{PROFILES, sampler};
+use redraft::engine::generate;
 use redraft::{LoadOptions, Model};
-
-const MAX_TOKENS: usize = 96;
-
-#[derive(serde::Deserialize)]
-struct Question {
-    task: String,
-    messages: Vec<Message>,
-    answer: String,
-}
 
 #[derive(Default, serde::Serialize)]
 struct Row {
@@ -40,9 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let value = |name: &str| args.iter().position(|a| a == name).and_then(|i| args.get(i + 1));
     let seeds: u64 = value("--seeds").map_or(Ok(5), |s| s.parse())?;
     let steps: f64 = value("--steps").map_or(Ok(48.0), |s| s.parse())?;
-    let questions = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/redraft-tiny/questions.json");
-    let file: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(questions)?)?;
-    let questions: Vec<Question> = serde_json::from_value(file["questions"].clone())?;
+    let questions = Question::all()?;
     let numerics = value("--numerics").map_or(Ok(Numerics::default()), |name| {
         Numerics::from_name(name).ok_or_else(|| format!("--numerics: expected exact or fast, found {name}"))
     })?;
@@ -53,32 +44,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         None => return Err("usage: exact_match MODEL.gguf|embedded [options]".into()),
     };
     let tokenizer = model.tokenizer().clone();
-    let template = ChatTemplate::from_source(tokenizer.chat_template().unwrap_or(builtin_template()))?;
-    let spec = sampler("entropy-bound")?;
-    let params = spec.params(model.gguf().metadata(), &[("steps".into(), steps)])?;
+    let asker = Asker::new(&model, Some(steps), !args.iter().any(|a| a == "--no-sc"))?;
     let mut session = model.session()?;
     let mut table: BTreeMap<String, Row> = BTreeMap::new();
     for seed in 0..seeds {
         for (i, q) in questions.iter().enumerate() {
-            let options =
-                RenderOptions { add_generation_prompt: true, ..RenderOptions::for_tokenizer(&tokenizer) };
-            let prompt = tokenizer.encode_prompt(&template.render(&q.messages, &options)?)?;
-            let request = Request {
-                prompt,
-                max_tokens: MAX_TOKENS,
-                context_len: model.shape().context_len,
-                sampler: spec,
-                params: params.clone(),
-                profile: &PROFILES[0],
-                end_ids: tokenizer.end_ids(),
-                self_conditioning: !args.iter().any(|a| a == "--no-sc"),
-                full_logits: false,
-                interrupt: None,
-            };
-            // One stream per question, as a user who asks one question gets it.
-            let draws = Philox { seed: (seed << 32) + i as u64, vocab_len: model.shape().vocab_len as u32 };
+            let request = asker.request(&model, q)?;
+            let draws = draws(&model, seed, i);
             let g = generate(&mut model, &mut session, &request, &draws, &mut |_| ControlFlow::Continue(()))?;
-            let right = tokenizer.decode(&g.ids, false).trim() == q.answer;
+            let right = q.is_right(&g.ids, &tokenizer);
             for name in [q.task.as_str(), "ALL"] {
                 let row = table.entry(name.into()).or_default();
                 row.correct.resize(seed as usize + 1, 0);

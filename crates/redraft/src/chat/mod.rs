@@ -40,4 +40,5 @@ pub use self::guard::ControlTokens;
 pub use self::message::{Content, Message};
 pub use self::parse::{Answer, AnswerParser, Delta, FORMATS, OutputFormat, ToolCall, Warning};
 pub use self::rendered::RenderedPrompt;
+pub use self::sandbox::on_large_stack;
 pub use self::template::{ChatTemplate, MAX_TEMPLATE_BYTES, RenderOptions};

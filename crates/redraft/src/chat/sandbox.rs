@@ -5,6 +5,7 @@
 //! only be used for its attributes, which is all that templates use one for. What nests without a cycle is
 //! bounded by the budget of a render, and [`STACK`] is large enough for that.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -14,11 +15,26 @@ use minijinja::machinery::Token;
 /// It is reserved, not used.
 const STACK: usize = 1 << 30;
 
-/// Runs `work` on a thread with a large stack.
+thread_local! {
+    /// Whether this thread has [`STACK`].
+    static IS_LARGE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `work` on a thread with a large stack, which is this one when it has it.
+///
+/// Templates are read and rendered on such a thread. Each call starts one, which is nothing beside the work of a
+/// model; who renders many prompts in a row does so inside one call of this function.
 ///
 /// # Errors
 /// Those of the system when it refuses the thread.
-pub(super) fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> std::io::Result<T> {
+pub fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> std::io::Result<T> {
+    if IS_LARGE.get() {
+        return Ok(work());
+    }
+    let work = || {
+        IS_LARGE.set(true);
+        work()
+    };
     std::thread::scope(|scope| {
         let handle = std::thread::Builder::new().name("chat template".into()).stack_size(STACK);
         match handle.spawn_scoped(scope, work)?.join() {
@@ -66,6 +82,15 @@ mod tests {
 
     fn escaping_namespace(source: &str) -> Option<(usize, String)> {
         super::escaping_namespace(&tokens(source, SyntaxConfig::default()).unwrap())
+    }
+
+    #[test]
+    fn work_inside_work_stays_on_its_thread() {
+        let id = || std::thread::current().id();
+        let inner = || super::on_large_stack(id).unwrap();
+        let (outer, inner) = super::on_large_stack(|| (id(), inner())).unwrap();
+        assert!(outer == inner && outer != id());
+        assert_ne!(super::on_large_stack(id).unwrap(), id(), "the thread that asked has no large stack");
     }
 
     #[test]
