@@ -58,6 +58,8 @@ macro_rules! kernel_list {
         $then! { [$($args)*]
             /// Adds the products of a panel of weights and packed activations to a tile of sums.
             gemm = kernels::gemm::gemm, (panel: &[Row16], x: &[f32], sums: &mut [Row16]);
+            /// Adds the products of two panels to a square of sums.
+            square = kernels::gemm::square, (panel: &[Row16], x: &[Row16], sums: &mut [Row16]);
             /// Adds the products of a panel of integer weights and packed int8 activations to a tile of sums.
             int_gemm = kernels::int8::gemm, (panel: &IntPanel, x: IntGroup<'_>, sums: &mut [Row16]);
             /// Quantizes one row of activations into the record of its group.
@@ -91,9 +93,22 @@ macro_rules! kernel_list {
                 (x: &[f32], table: &[f32], head_dim: usize, style: RopeStyle, out: &mut [f32]);
             /// Soft-max of one row.
             softmax = kernels::softmax::softmax, (x: &[f32], out: &mut [f32]);
-            /// Scores of one query to exponentials, and the reciprocal of their sum.
+            /// Scores of 16 queries to exponentials, and the reciprocals of their sums.
             attend = kernels::softmax::attend,
-                (scores: &mut [f32], visible: std::ops::Range<usize>, scale: Option<f32>) -> f32;
+                (scores: &mut [Row16], seen: &kernels::softmax::Visible, scale: Option<f32>) -> Row16;
+            /// Rows of numbers to f16 and back.
+            to_f16 = kernels::kv::to_f16, (x: &[Row16], out: &mut [[u16; 16]]);
+            from_f16 = kernels::kv::from_f16, (x: &[[u16; 16]], out: &mut [Row16]);
+            /// Channels of 16 keys to 8-bit codes and back.
+            to_i8_columns = kernels::kv::to_i8_columns,
+                (x: &[Row16], codes: &mut [[i8; 16]], scales: &mut Row16);
+            from_i8_columns = kernels::kv::from_i8_columns,
+                (codes: &[[i8; 16]], scales: &[Row16], first: usize, out: &mut [Row16]);
+            /// Channels of values to 8-bit codes and back.
+            to_i8_rows = kernels::kv::to_i8_rows,
+                (x: [&[Row16]; 2], codes: [&mut [[i8; 16]]; 2], scales: &mut [f32]);
+            from_i8_rows = kernels::kv::from_i8_rows,
+                (codes: &[[i8; 16]], scales: &[f32], out: &mut [Row16]);
             /// Statistics of one row of logits.
             token_stats = kernels::stats::token_stats,
                 (x: &[f32], u: f32, tiles: &mut Vec<f32>) -> kernels::stats::Stats;

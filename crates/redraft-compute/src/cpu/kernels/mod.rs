@@ -7,6 +7,7 @@
 pub(super) mod elementwise;
 pub(super) mod gemm;
 pub(super) mod int8;
+pub(super) mod kv;
 pub(super) mod norm;
 pub(super) mod pack;
 pub(super) mod rope;

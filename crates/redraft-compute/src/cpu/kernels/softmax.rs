@@ -1,13 +1,11 @@
-//! Soft-max of a row, and its two halves as attention uses them.
+//! Soft-max of a row, and its first half for 16 queries of attention at once.
 //!
 //! 1. The maximum, which has no order: there is one zero, +0.
 //! 2. `e = exp(x - max)`, summed in the order of the contract: lane `i mod 16`, then the tree.
 //! 3. One reciprocal of the sum, one multiplication per element.
 
-use std::ops::Range;
-
-use crate::cpu::vector::{Isa, LANES};
-use crate::math::{self, Lanes};
+use crate::cpu::vector::{Isa, LANES, Row16};
+use crate::math::{self, IntLanes, Lanes};
 
 /// The largest element, minus infinity of nothing.
 #[inline(always)]
@@ -44,35 +42,71 @@ pub(crate) fn softmax<S: Isa>(s: S, x: &[f32], out: &mut [f32]) {
     s.store_part(math::flush(last.mul(r)), out_tail);
 }
 
-/// Turns the scores of one query into exponentials and returns the reciprocal of their sum.
+/// Which keys each of 16 queries sees, counted from the first score.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Visible {
+    /// First keys.
+    pub(crate) start: [i32; LANES],
+    /// Keys behind the last.
+    pub(crate) end: [i32; LANES],
+}
+
+/// Turns the scores of 16 queries into exponentials and returns the reciprocals of their sums.
 ///
-/// `scores[i]` belongs to a key whose number is `i` modulo 16, so lanes are those of the contract. Outside
-/// `visible` the scores are ignored and become 0. The length is a multiple of 16.
+/// `scores[i]` belongs to a key whose number is `i` modulo 16, so the accumulators are those of the contract; a lane
+/// is a query. Keys that a query does not see become 0 there. The length is a multiple of 16.
 #[inline(always)]
-pub(crate) fn attend<S: Isa>(s: S, scores: &mut [f32], visible: Range<usize>, scale: Option<f32>) -> f32 {
+pub(crate) fn attend<S: Isa>(s: S, scores: &mut [Row16], seen: &Visible, scale: Option<f32>) -> Row16 {
     let (blocks, rest) = scores.as_chunks_mut::<LANES>();
     assert!(rest.is_empty(), "whole blocks of keys");
-    let seen = visible.start / LANES..visible.end.div_ceil(LANES);
-    blocks[..seen.start].fill([0.0; LANES]);
-    blocks[seen.end..].fill([0.0; LANES]);
-    let blocks = &mut blocks[seen.clone()];
-    if let Some(scale) = scale {
-        let scale = s.splat(scale);
-        for x in &mut *blocks {
-            s.store(s.load(x).mul(scale), x);
+    let (start, end) = (s.load_int(&seen.start), s.load_int(&seen.end));
+    // What all of them see; elsewhere each lane is looked at.
+    let all_from = seen.start.iter().copied().fold(0, i32::max);
+    let all_to = seen.end.iter().copied().fold(i32::MAX, i32::min);
+    let hidden = s.splat(f32::NEG_INFINITY);
+    let mut m = hidden;
+    for (b, block) in blocks.iter_mut().enumerate() {
+        let first = (b * LANES) as i32;
+        let whole = all_from <= first && first + LANES as i32 <= all_to;
+        if whole && scale.is_none() {
+            for x in block {
+                m = m.max(s.load(x));
+            }
+            continue;
+        }
+        for (i, x) in block.iter_mut().enumerate() {
+            let mut v = s.load(x);
+            if let Some(scale) = scale {
+                v = v.mul(s.splat(scale));
+            }
+            if !whole {
+                let key = first + i as i32;
+                // Minus infinity never is the maximum, and its exponential is +0.
+                v = v.if_int_lt(start, start.splat(key + 1), hidden);
+                v = v.if_int_lt(start.splat(key), end, hidden);
+            }
+            m = m.max(v);
+            s.store(v, x);
         }
     }
-    // Minus infinity never is the maximum, and its exponential is +0.
-    let flat = blocks.as_flattened_mut();
-    let base = seen.start * LANES;
-    flat[..visible.start - base].fill(f32::NEG_INFINITY);
-    flat[visible.end - base..].fill(f32::NEG_INFINITY);
-    let m = s.splat(max(s, flat));
-    let mut acc = s.splat(0.0);
-    for x in blocks {
-        let e = math::exp(s.load(x).sub(m));
-        acc = acc.add(e);
-        s.store(e, x);
+    // There is one zero, +0.
+    let m = m.add(s.splat(0.0));
+    let mut acc = [s.splat(0.0); LANES];
+    for block in blocks {
+        for i in 0..LANES {
+            let e = math::exp(s.load(&block[i]).sub(m));
+            acc[i] = acc[i].add(e);
+            s.store(e, &mut block[i]);
+        }
     }
-    math::recip(s.sum(acc))
+    let mut half = LANES / 2;
+    while half > 0 {
+        for i in 0..half {
+            acc[i] = acc[i].add(acc[i + half]);
+        }
+        half /= 2;
+    }
+    let mut out = [0.0; LANES];
+    s.store(math::recip(acc[0]), &mut out);
+    out
 }
