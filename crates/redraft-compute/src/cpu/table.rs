@@ -93,9 +93,15 @@ macro_rules! kernel_list {
                 (x: &[f32], table: &[f32], head_dim: usize, style: RopeStyle, out: &mut [f32]);
             /// Soft-max of one row.
             softmax = kernels::softmax::softmax, (x: &[f32], out: &mut [f32]);
-            /// Scores of 16 queries to exponentials, and the reciprocals of their sums.
-            attend = kernels::softmax::attend,
-                (scores: &mut [Row16], seen: &kernels::softmax::Visible, scale: Option<f32>) -> Row16;
+            /// Scale, mask and maxima of the scores of 16 queries with 16 keys.
+            peaks = kernels::softmax::peaks,
+                (scores: &mut [Row16], first: usize, seen: &kernels::softmax::Visible, scale: Option<f32>,
+                 max: &mut Row16);
+            /// Exponentials of the scores of 16 queries, and their sums.
+            exponentials = kernels::softmax::exponentials,
+                (scores: &[Row16], max: &Row16, sums: &mut [Row16; 16], out: &mut [Row16]);
+            /// Reciprocals of those sums.
+            inverses = kernels::softmax::inverses, (sums: &[Row16; 16], out: &mut Row16);
             /// Rows of numbers to f16 and back.
             to_f16 = kernels::kv::to_f16, (x: &[Row16], out: &mut [[u16; 16]]);
             from_f16 = kernels::kv::from_f16, (x: &[[u16; 16]], out: &mut [Row16]);

@@ -5,13 +5,13 @@
 //! (token, head of the group), 16 to a panel. All query heads of a group share the panels of their KV head.
 //!
 //! 1. Queries are packed, `[channel][16 queries]`. For each 16 keys that a panel of queries sees, the kernel gives
-//!    `[16 keys][16 queries]` scores: `q·k`, sequential over the channels.
-//! 2. Scores become exponentials ([`attend`](crate::cpu::kernels::softmax::attend)), a lane being a query; keys that a
-//!    query does not see become 0. The scores lie `[key][16 queries]`, which is the form in which the kernel takes them
-//!    as factors of the values.
-//! 3. For each page and each 16 channels, values are a panel `[key][16 channels]` as they stand: the kernel adds,
+//!    `[16 keys][16 queries]` scores, a lane being a query: `q·k`, sequential over the channels. What a query does not
+//!    see becomes minus infinity, and the maxima are kept.
+//! 2. Page by page, scores become exponentials in a buffer that stays in the second cache; their sums are kept. They
+//!    lie `[key][16 queries]`, which is the form in which the kernel takes them as factors of the values.
+//! 3. For each 16 channels, the values of the page are a panel `[key][16 channels]` as they stand: the kernel adds,
 //!    sequential over the keys. A product with an invisible key is ±0 and leaves the sum, which is never -0, as it is.
-//! 4. One multiplication by the reciprocal of the sum of exponentials.
+//! 4. At the end, one multiplication by the reciprocal of the sum of exponentials.
 
 use std::ops::Range;
 
@@ -37,10 +37,18 @@ const TILES: usize = 8;
 pub(crate) struct Buffers {
     queries: Vec<Row16>,
     scores: Vec<Row16>,
+    factors: Vec<Row16>,
     sums: Vec<Row16>,
-    inverse: Vec<Row16>,
     keys: Vec<Row16>,
     values: [Vec<Row16>; 2],
+}
+
+/// What a panel of 16 queries has beside its scores.
+struct Panel {
+    seen: Visible,
+    max: Row16,
+    /// Sums of exponentials, by the number of the key modulo 16.
+    sums: [Row16; LANES],
 }
 
 /// One tile: `n` queries of one KV head.
@@ -62,81 +70,80 @@ impl<'a, Q: Fn(usize) -> &'a [f32], M: Fn(usize) -> Range<usize>> Head<'a, Q, M>
         (panel * LANES + lane).min(self.n - 1)
     }
 
-    /// The keys that some query of a panel sees.
-    fn span(&self, panel: usize) -> Range<usize> {
-        let seen = (0..LANES).map(|lane| (self.visible)(self.lane(panel, lane)));
-        seen.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0)
+    /// Fills `buf.sums`, `[channels / 16][panel][16 queries]` sums of 16 channels each. Returns the reciprocals by
+    /// which they are to be multiplied.
+    fn run(&self, buf: &mut Buffers) -> Vec<Row16> {
+        let panel = |p| Panel {
+            seen: Visible::new(std::array::from_fn(|lane| (self.visible)(self.lane(p, lane)))),
+            max: [f32::NEG_INFINITY; LANES],
+            sums: [[0.0; LANES]; LANES],
+        };
+        let mut panels: Vec<Panel> = (0..self.n.div_ceil(LANES)).map(panel).collect();
+        let spans = || panels.iter().map(|p| &p.seen.by_some);
+        let first = spans().map(|s| s.start).min().unwrap_or(0);
+        let end = spans().map(|s| s.end).max().unwrap_or(0);
+        let all = first / LANES * LANES..end.next_multiple_of(LANES);
+        self.scores(&mut panels, &all, buf);
+        self.products(&mut panels, &all, buf);
+        let inverse = |p: &Panel| {
+            let mut out = [0.0; LANES];
+            (self.table.inverses)(&p.sums, &mut out);
+            out
+        };
+        panels.iter().map(inverse).collect()
     }
 
-    /// Fills `buf.sums`, `[channels / 16][panel][16 queries]` sums of 16 channels each, and `buf.inverse`.
-    fn run(&self, buf: &mut Buffers) {
-        let spans: Vec<Range<usize>> = (0..self.n.div_ceil(LANES)).map(|p| self.span(p)).collect();
-        let first = spans.iter().map(|s| s.start).min().unwrap_or(0);
-        let end = spans.iter().map(|s| s.end).max().unwrap_or(0);
-        let base = first / LANES * LANES;
-        let height = end.next_multiple_of(LANES) - base;
-        self.scores(&spans, base, height, buf);
-        buf.inverse.clear();
-        for (p, span) in spans.iter().enumerate() {
-            let from = span.start / LANES * LANES;
-            let seen = |lane| (self.visible)(self.lane(p, lane));
-            let visible = Visible {
-                start: std::array::from_fn(|lane| (seen(lane).start - from) as i32),
-                end: std::array::from_fn(|lane| (seen(lane).end - from) as i32),
-            };
-            let rows = from - base..span.end.next_multiple_of(LANES) - base;
-            let scores = &mut buf.scores[p * height..][rows];
-            buf.inverse.push((self.table.attend)(scores, &visible, self.scale));
-        }
-        self.products(&spans, first..end, base, height, buf);
-    }
-
-    /// `buf.scores[panel][key - base] = q · k`.
-    fn scores(&self, spans: &[Range<usize>], base: usize, height: usize, buf: &mut Buffers) {
+    /// `buf.scores[panel][key] = q · k` for the keys `all`.
+    fn scores(&self, panels: &mut [Panel], all: &Range<usize>, buf: &mut Buffers) {
         let (table, d) = (self.table, self.channels.len());
-        grow(&mut buf.queries, spans.len() * d);
-        grow(&mut buf.scores, spans.len() * height);
-        for (p, queries) in buf.queries.chunks_exact_mut(d).take(spans.len()).enumerate() {
+        grow(&mut buf.queries, panels.len() * d);
+        grow(&mut buf.scores, panels.len() * all.len());
+        for (p, queries) in buf.queries.chunks_exact_mut(d).take(panels.len()).enumerate() {
             let rows: [&[f32]; LANES] = std::array::from_fn(|lane| (self.query)(self.lane(p, lane)));
             (table.pack)(&rows, queries);
         }
-        for key in (base..base + height).step_by(LANES) {
+        for key in all.clone().step_by(LANES) {
             let keys = self.cache.keys(table, key, self.channels.clone(), &mut buf.keys);
-            for (p, span) in spans.iter().enumerate() {
+            for (p, panel) in panels.iter_mut().enumerate() {
+                let span = &panel.seen.by_some;
                 if span.start < key + LANES && key < span.end {
-                    let scores = &mut buf.scores[p * height + key - base..][..LANES];
+                    let scores = &mut buf.scores[p * all.len() + key - all.start..][..LANES];
                     scores.fill([0.0; LANES]);
                     (table.square)(&buf.queries[p * d..][..d], keys, scores);
+                    (table.peaks)(scores, key, &panel.seen, self.scale, &mut panel.max);
                 }
             }
         }
     }
 
     /// `buf.sums[c][panel][query]` = sum over the keys of exponential times 16 channels of the value.
-    fn products(
-        &self,
-        spans: &[Range<usize>],
-        all: Range<usize>,
-        base: usize,
-        height: usize,
-        buf: &mut Buffers,
-    ) {
+    fn products(&self, panels: &mut [Panel], all: &Range<usize>, buf: &mut Buffers) {
         let (table, across) = (self.table, self.channels.len().div_ceil(LANES));
         buf.sums.clear();
-        buf.sums.resize(across * spans.len() * LANES, [0.0; LANES]);
+        buf.sums.resize(across * panels.len() * LANES, [0.0; LANES]);
+        grow(&mut buf.factors, panels.len() * PAGE);
         for page in (all.start / PAGE * PAGE..all.end).step_by(PAGE) {
-            let tokens = all.start.max(page)..all.end.min(page + PAGE);
+            let keys = all.start.max(page)..all.end.min(page + PAGE);
+            // What a panel sees of the page, in whole blocks.
+            let seen = |panel: &Panel| {
+                let span = &panel.seen.by_some;
+                let from = (span.start / LANES * LANES).max(keys.start);
+                from..span.end.next_multiple_of(LANES).min(keys.end).max(from)
+            };
+            for (p, panel) in panels.iter_mut().enumerate() {
+                let seen = seen(panel);
+                let scores = &buf.scores[p * all.len()..][seen.start - all.start..seen.end - all.start];
+                let factors = &mut buf.factors[p * PAGE..][..seen.len()];
+                (table.exponentials)(scores, &panel.max, &mut panel.sums, factors);
+            }
             for c in 0..across {
                 let channel = self.channels.start + c * LANES;
-                let values = self.cache.values(table, tokens.clone(), channel, &mut buf.values);
-                for (p, span) in spans.iter().enumerate() {
-                    let seen = span.start.max(tokens.start)..span.end.min(tokens.end);
-                    if seen.is_empty() {
-                        continue;
-                    }
-                    let values = &values[seen.start - tokens.start..seen.end - tokens.start];
-                    let factors = &buf.scores[p * height..][seen.start - base..seen.end - base];
-                    let sums = &mut buf.sums[(c * spans.len() + p) * LANES..][..LANES];
+                let values = self.cache.values(table, keys.clone(), channel, &mut buf.values);
+                for (p, panel) in panels.iter().enumerate() {
+                    let seen = seen(panel);
+                    let values = &values[seen.start - keys.start..seen.end - keys.start];
+                    let factors = &buf.factors[p * PAGE..][..seen.len()];
+                    let sums = &mut buf.sums[(c * panels.len() + p) * LANES..][..LANES];
                     (table.square)(values, factors, sums);
                 }
             }
@@ -226,11 +233,11 @@ fn attend(cpu: &Cpu, o: &op::Attention, cache: &Panels, q: &[f32], out: &mut [f3
             channels: at..at + head_dim,
             scale: (o.scale != 1.0).then_some(o.scale as f32),
         };
-        head.run(buf);
+        let inverses = head.run(buf);
         let stride = head.n.next_multiple_of(LANES);
         for i in 0..head.n {
             let out = &mut tile.row_mut(i / group)[i % group * head_dim..][..head_dim];
-            let inverse = buf.inverse[i / LANES][i % LANES];
+            let inverse = inverses[i / LANES][i % LANES];
             for (c, out) in out.chunks_mut(LANES).enumerate() {
                 (table.scale)(&buf.sums[c * stride + i][..out.len()], inverse, out);
             }
@@ -245,4 +252,44 @@ pub(crate) fn append(cpu: &mut Cpu, o: &op::KvAppend, cx: &mut Cx<'_>) -> Result
     cache.write(cpu, &New { first, keys, values })?;
     cache.commit(first + o.k.rows());
     Ok(())
+}
+
+#[cfg(test)]
+mod scratch_bench {
+    use super::*;
+    use crate::cpu::level::CpuLevel;
+    fn busy() -> f64 {
+        std::fs::read_to_string("/proc/thread-self/schedstat").unwrap().split(' ').next().unwrap().parse::<f64>().unwrap() / 1e9
+    }
+    #[test]
+    #[ignore = "a measurement"]
+    fn squares() {
+        let t = crate::cpu::table::table(CpuLevel::Avx512Vnni).unwrap();
+        for d in [128, 256, 512] {
+            for n in [1usize, 8] {
+            let q = vec![[0.5f32; 16]; d * n];
+            let k = vec![[0.25f32; 16]; d];
+            let mut s = vec![[0f32; 16]; 16 * n];
+            let xs = vec![0.5f32; 24 * d];
+            let mut s24 = vec![[0f32; 16]; 24];
+            let mut best = [f64::MAX; 4];
+            for _ in 0..7 {
+                let reps = 40_000_000 / d / n;
+                let b = busy();
+                for _ in 0..reps { for p in 0..n { (t.square)(&q[p * d..][..d], &k, &mut s[p * 16..][..16]); } }
+                best[0] = best[0].min((busy() - b) / (reps * n * d * 256) as f64);
+                let b = busy();
+                for _ in 0..reps * n { (t.gemm)(&k, &xs, &mut s24); }
+                best[1] = best[1].min((busy() - b) / (reps * n * d * 384) as f64);
+                let b = busy();
+                for _ in 0..reps * n { (t.gemm)(&k, &xs[..16 * d], &mut s24[..16]); }
+                best[2] = best[2].min((busy() - b) / (reps * n * d * 256) as f64);
+                let b = busy();
+                for _ in 0..reps * n { (t.gemm)(&k, &xs[..12 * d], &mut s24[..12]); }
+                best[3] = best[3].min((busy() - b) / (reps * n * d * 192) as f64);
+            }
+            println!("d {d} n {n}: square {:.1}  gemm24 {:.1} gemm16 {:.1} gemm12 {:.1} GMAC/s", 1e-9 / best[0], 1e-9 / best[1], 1e-9 / best[2], 1e-9/best[3]);
+            }
+        }
+    }
 }
