@@ -17,6 +17,7 @@ use std::ops::Range;
 
 use crate::cpu::cache::{New, PAGE, Panels};
 use crate::cpu::kernels::softmax::Visible;
+use crate::cpu::ops::panel::DEPTH;
 use crate::cpu::pool::Grid;
 use crate::cpu::table::Table;
 use crate::cpu::vector::{LANES, Row16};
@@ -95,7 +96,7 @@ impl<'a, Q: Fn(usize) -> &'a [f32], M: Fn(usize) -> Range<usize>> Head<'a, Q, M>
 
     /// `buf.scores[panel][key] = q · k` for the keys `all`.
     fn scores(&self, panels: &mut [Panel], all: &Range<usize>, buf: &mut Buffers) {
-        let (table, d) = (self.table, self.channels.len());
+        let (table, d, n) = (self.table, self.channels.len(), panels.len());
         grow(&mut buf.queries, panels.len() * d);
         grow(&mut buf.scores, panels.len() * all.len());
         for (p, queries) in buf.queries.chunks_exact_mut(d).take(panels.len()).enumerate() {
@@ -104,15 +105,39 @@ impl<'a, Q: Fn(usize) -> &'a [f32], M: Fn(usize) -> Range<usize>> Head<'a, Q, M>
         }
         for key in all.clone().step_by(LANES) {
             let keys = self.cache.keys(table, key, self.channels.clone(), &mut buf.keys);
-            for (p, panel) in panels.iter_mut().enumerate() {
-                let span = &panel.seen.by_some;
-                if span.start < key + LANES && key < span.end {
+            for from in (0..d).step_by(DEPTH) {
+                let part = from..d.min(from + DEPTH);
+                for (p, panel) in panels.iter_mut().enumerate() {
+                    if from == 0 {
+                        self.cache.prefetch_keys(key + LANES, &self.channels, [p, n]);
+                    }
+                    let span = &panel.seen.by_some;
+                    if key + LANES <= span.start || span.end <= key {
+                        continue;
+                    }
                     let scores = &mut buf.scores[p * all.len() + key - all.start..][..LANES];
-                    scores.fill([0.0; LANES]);
-                    (table.square)(&buf.queries[p * d..][..d], keys, scores);
-                    (table.peaks)(scores, key, &panel.seen, self.scale, &mut panel.max);
+                    if from == 0 {
+                        scores.fill([0.0; LANES]);
+                    }
+                    let queries = &buf.queries[p * d..][part.clone()];
+                    (table.square)(queries, &keys[part.clone()], scores);
+                    if part.end == d {
+                        (table.peaks)(scores, key, &panel.seen, self.scale, &mut panel.max);
+                    }
                 }
             }
+        }
+    }
+
+    /// Starts loading the values after those of the 16 channels before `c` of the head: the next channels, or the next
+    /// page.
+    fn prefetch_values(&self, keys: &Range<usize>, all: &Range<usize>, c: usize, part: [usize; 2]) {
+        let channel = self.channels.start + c * LANES;
+        if channel < self.channels.end {
+            self.cache.prefetch_values(keys, channel, part);
+        } else if keys.end < all.end {
+            let next = keys.end..all.end.min(keys.end + PAGE);
+            self.cache.prefetch_values(&next, self.channels.start, part);
         }
     }
 
@@ -140,6 +165,7 @@ impl<'a, Q: Fn(usize) -> &'a [f32], M: Fn(usize) -> Range<usize>> Head<'a, Q, M>
                 let channel = self.channels.start + c * LANES;
                 let values = self.cache.values(table, keys.clone(), channel, &mut buf.values);
                 for (p, panel) in panels.iter().enumerate() {
+                    self.prefetch_values(&keys, all, c + 1, [p, panels.len()]);
                     let seen = seen(panel);
                     let values = &values[seen.start - keys.start..seen.end - keys.start];
                     let factors = &buf.factors[p * PAGE..][..seen.len()];
@@ -252,44 +278,4 @@ pub(crate) fn append(cpu: &mut Cpu, o: &op::KvAppend, cx: &mut Cx<'_>) -> Result
     cache.write(cpu, &New { first, keys, values })?;
     cache.commit(first + o.k.rows());
     Ok(())
-}
-
-#[cfg(test)]
-mod scratch_bench {
-    use super::*;
-    use crate::cpu::level::CpuLevel;
-    fn busy() -> f64 {
-        std::fs::read_to_string("/proc/thread-self/schedstat").unwrap().split(' ').next().unwrap().parse::<f64>().unwrap() / 1e9
-    }
-    #[test]
-    #[ignore = "a measurement"]
-    fn squares() {
-        let t = crate::cpu::table::table(CpuLevel::Avx512Vnni).unwrap();
-        for d in [128, 256, 512] {
-            for n in [1usize, 8] {
-            let q = vec![[0.5f32; 16]; d * n];
-            let k = vec![[0.25f32; 16]; d];
-            let mut s = vec![[0f32; 16]; 16 * n];
-            let xs = vec![0.5f32; 24 * d];
-            let mut s24 = vec![[0f32; 16]; 24];
-            let mut best = [f64::MAX; 4];
-            for _ in 0..7 {
-                let reps = 40_000_000 / d / n;
-                let b = busy();
-                for _ in 0..reps { for p in 0..n { (t.square)(&q[p * d..][..d], &k, &mut s[p * 16..][..16]); } }
-                best[0] = best[0].min((busy() - b) / (reps * n * d * 256) as f64);
-                let b = busy();
-                for _ in 0..reps * n { (t.gemm)(&k, &xs, &mut s24); }
-                best[1] = best[1].min((busy() - b) / (reps * n * d * 384) as f64);
-                let b = busy();
-                for _ in 0..reps * n { (t.gemm)(&k, &xs[..16 * d], &mut s24[..16]); }
-                best[2] = best[2].min((busy() - b) / (reps * n * d * 256) as f64);
-                let b = busy();
-                for _ in 0..reps * n { (t.gemm)(&k, &xs[..12 * d], &mut s24[..12]); }
-                best[3] = best[3].min((busy() - b) / (reps * n * d * 192) as f64);
-            }
-            println!("d {d} n {n}: square {:.1}  gemm24 {:.1} gemm16 {:.1} gemm12 {:.1} GMAC/s", 1e-9 / best[0], 1e-9 / best[1], 1e-9 / best[2], 1e-9/best[3]);
-            }
-        }
-    }
 }
