@@ -31,6 +31,7 @@ pub(crate) fn common(model: &Model) -> BTreeMap<String, String> {
         ("architecture", model.arch().name.to_string()),
         ("backend", c.backend.to_string()),
         ("numerics", model.numerics().name().to_string()),
+        ("kv_type", model.kv_type().name().to_string()),
         ("precision", c.precision.name().to_string()),
         ("mask_rule", mask_rule(PromptWindow::default())),
         ("redraft_version", VERSION.to_string()),

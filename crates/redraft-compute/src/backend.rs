@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::program::Observer;
 use crate::weight::WeightTable;
-use crate::{ComputeError, Program};
+use crate::{ComputeError, KvType, Program};
 
 /// Handle of a sequence: its KV cache and its kept values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -93,8 +93,8 @@ pub trait Backend: Send {
     /// What it is.
     fn capabilities(&self) -> Capabilities;
 
-    /// A new, empty sequence.
-    fn seq_create(&mut self, layout: &KvLayout) -> Result<SeqId, ComputeError>;
+    /// A new, empty sequence, whose keys and values are of a type.
+    fn seq_create(&mut self, layout: &KvLayout, kv_type: KvType) -> Result<SeqId, ComputeError>;
 
     /// Tokens in the KV cache of a sequence.
     fn seq_len(&self, seq: SeqId) -> Result<usize, ComputeError>;

@@ -1,14 +1,16 @@
 //! What all backends in host memory share: buffers, the KV cache, inputs, taps, and the search for NaN and
 //! infinity. The arithmetic is the [`HostKernels`] of the backend.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::backend::{Backend, Capabilities, InputData, KvLayout, SeqId};
+use crate::cache::{Cache, Rows};
+use crate::op::Attention;
 use crate::program::{Observer, Program, Slot, Source, TapData};
 use crate::weight::WeightTable;
-use crate::{ComputeError, Kind, Op, Val};
+use crate::{ComputeError, Kind, KvType, Op, Val};
 
 /// Number type of a host backend's buffers.
 pub(crate) trait HostReal: Copy + Default + Send + Sync + 'static {
@@ -57,8 +59,11 @@ impl HostReal for f64 {
 
 /// The arithmetic of a host backend.
 pub(crate) trait HostKernels: Send {
-    /// Number type of buffers and cache.
+    /// Number type of buffers.
     type R: HostReal;
+
+    /// How it keeps keys and values.
+    type Cache: Cache;
 
     fn capabilities(&self) -> Capabilities;
 
@@ -68,7 +73,7 @@ pub(crate) trait HostKernels: Send {
     }
 
     /// Computes one op. The outputs of the op are in `cx` with their final length, filled with zeros.
-    fn run_op(&mut self, op: &Op, cx: &mut OpCx<'_, Self::R>) -> Result<(), ComputeError>;
+    fn run_op(&mut self, op: &Op, cx: &mut OpCx<'_, Self::R, Self::Cache>) -> Result<(), ComputeError>;
 }
 
 /// Elements of one value.
@@ -79,22 +84,14 @@ pub(crate) enum Buf<R> {
     Int(Vec<i32>),
 }
 
-/// Keys and values of one layer, `[tokens, width]` each.
-#[derive(Debug, Default)]
-pub(crate) struct CacheLayer<R> {
-    pub(crate) width: usize,
-    pub(crate) k: Vec<R>,
-    pub(crate) v: Vec<R>,
-}
-
 /// What an op may touch.
-pub(crate) struct OpCx<'a, R> {
+pub(crate) struct OpCx<'a, R, C = Rows<R>> {
     pub(crate) weights: &'a WeightTable,
     bufs: &'a mut [Buf<R>],
-    cache: &'a mut [CacheLayer<R>],
+    cache: &'a mut [C],
 }
 
-impl<R: HostReal> OpCx<'_, R> {
+impl<R: HostReal, C> OpCx<'_, R, C> {
     /// Elements of a real value.
     pub(crate) fn real(&self, v: Val) -> &[R] {
         match &self.bufs[v.index()] {
@@ -135,52 +132,33 @@ impl<R: HostReal> OpCx<'_, R> {
         self.bufs[v.index()] = Buf::Int(x);
     }
 
-    /// A layer of the KV cache; `None` where the op uses none. Lengths were checked before the run.
-    pub(crate) fn cache(&self, layer: Option<usize>) -> Option<&CacheLayer<R>> {
-        layer.map(|l| &self.cache[l])
-    }
-
-    /// Appends to a layer of the KV cache, which has room for it.
-    pub(crate) fn append(&mut self, layer: usize, k: Val, v: Val) {
-        let (Buf::Real(k), Buf::Real(v)) = (&self.bufs[k.index()], &self.bufs[v.index()]) else {
-            unreachable!("keys and values are real")
+    /// A layer of the KV cache, which was checked before the run, beside real values.
+    pub(crate) fn cache<const N: usize>(&mut self, layer: usize, values: [Val; N]) -> (&mut C, [&[R]; N]) {
+        let bufs = &*self.bufs;
+        let real = |v: Val| match &bufs[v.index()] {
+            Buf::Real(x) => x.as_slice(),
+            _ => unreachable!("value {} is read after its last use or as another kind", v.index()),
         };
-        self.cache[layer].k.extend_from_slice(k);
-        self.cache[layer].v.extend_from_slice(v);
+        (&mut self.cache[layer], values.map(real))
     }
 }
 
-struct Seq<R> {
-    cache: Vec<CacheLayer<R>>,
+struct Seq<R, C> {
+    cache: Vec<C>,
     len: usize,
     kept: BTreeMap<Slot, Vec<R>>,
 }
 
-impl<R: HostReal> Seq<R> {
-    /// Makes room for `rows` more tokens in every layer, an eighth more than asked so that canvas after canvas
-    /// does not copy the cache each time.
+impl<R, C: Cache> Seq<R, C> {
+    /// Makes room for `rows` more tokens in every layer.
     fn reserve(&mut self, rows: usize) -> Result<(), ComputeError> {
-        let rows = rows + (self.len + rows) / 8;
-        for l in &mut self.cache {
-            for x in [&mut l.k, &mut l.v] {
-                let more = rows.saturating_mul(l.width);
-                if x.capacity() - x.len() < more {
-                    x.try_reserve_exact(more).map_err(|_| ComputeError::OutOfMemory {
-                        what: "the KV cache".into(),
-                        bytes: more.saturating_mul(size_of::<R>()),
-                    })?;
-                }
-            }
-        }
-        Ok(())
+        let len = self.len.saturating_add(rows);
+        self.cache.iter_mut().try_for_each(|l| l.reserve(len))
     }
 
     fn truncate(&mut self, len: usize) {
-        for l in &mut self.cache {
-            l.k.truncate(len * l.width);
-            l.v.truncate(len * l.width);
-        }
         self.len = self.len.min(len);
+        self.cache.iter_mut().for_each(|l| l.truncate(self.len));
     }
 }
 
@@ -191,7 +169,7 @@ const POOLED: usize = 24;
 pub(crate) struct HostBackend<K: HostKernels> {
     kernels: K,
     weights: Arc<WeightTable>,
-    seqs: BTreeMap<u32, Seq<K::R>>,
+    seqs: BTreeMap<u32, Seq<K::R, K::Cache>>,
     next: u32,
     /// Buffers of finished values, for reuse.
     pool: Vec<Vec<K::R>>,
@@ -202,11 +180,11 @@ impl<K: HostKernels> HostBackend<K> {
         HostBackend { kernels, weights, seqs: BTreeMap::new(), next: 0, pool: Vec::new() }
     }
 
-    fn seq(&self, id: SeqId) -> Result<&Seq<K::R>, ComputeError> {
+    fn seq(&self, id: SeqId) -> Result<&Seq<K::R, K::Cache>, ComputeError> {
         self.seqs.get(&id.0).ok_or(ComputeError::UnknownHandle { what: "sequence", id: id.0 })
     }
 
-    fn seq_mut(&mut self, id: SeqId) -> Result<&mut Seq<K::R>, ComputeError> {
+    fn seq_mut(&mut self, id: SeqId) -> Result<&mut Seq<K::R, K::Cache>, ComputeError> {
         self.seqs.get_mut(&id.0).ok_or(ComputeError::UnknownHandle { what: "sequence", id: id.0 })
     }
 
@@ -238,7 +216,7 @@ impl<K: HostKernels> HostBackend<K> {
     fn admit(
         &mut self,
         program: &Program,
-        seq: &mut Seq<K::R>,
+        seq: &mut Seq<K::R, K::Cache>,
         inputs: &[InputData<'_>],
         bufs: &mut [Buf<K::R>],
     ) -> Result<(), ComputeError> {
@@ -295,7 +273,7 @@ impl<K: HostKernels> HostBackend<K> {
     fn execute(
         &mut self,
         program: &Program,
-        seq: &mut Seq<K::R>,
+        seq: &mut Seq<K::R, K::Cache>,
         inputs: &[InputData<'_>],
         observer: &mut dyn Observer,
     ) -> Result<(), ComputeError> {
@@ -360,32 +338,37 @@ impl<K: HostKernels> HostBackend<K> {
     }
 
     /// Checks what the program expects of the cache, before anything is computed.
-    fn check_cache(program: &Program, seq: &Seq<K::R>) -> Result<bool, ComputeError> {
+    fn check_cache(program: &Program, seq: &Seq<K::R, K::Cache>) -> Result<bool, ComputeError> {
         if seq.len != program.n_past() {
             return Err(ComputeError::CacheLength { expected: program.n_past(), found: seq.len });
         }
-        let mut appends = false;
+        let wrong = |op: &Op, layer: usize, expected: String, found: String| ComputeError::Shape {
+            op: op.name(),
+            what: format!("KV cache layer {layer}"),
+            expected,
+            found,
+        };
+        let mut appended = BTreeSet::new();
         for op in &program.ops {
-            let (layer, width) = match op {
-                Op::KvAppend(o) => (Some(o.layer), o.k.cols()),
-                Op::Attention(o) => (o.cache_layer, o.k.cols()),
+            let (layer, widths) = match op {
+                Op::KvAppend(o) => (o.layer, [o.k.cols(), o.v.cols()]),
+                Op::Attention(Attention { cache_layer: Some(layer), k, v, .. }) => (*layer, [k.cols(), v.cols()]),
                 _ => continue,
             };
-            appends |= matches!(op, Op::KvAppend(_));
-            if let Some(l) = layer
-                && seq.cache.get(l).is_none_or(|c| c.width != width)
-            {
-                return Err(ComputeError::Shape {
-                    op: op.name(),
-                    what: format!("KV cache layer {l}"),
-                    expected: format!("rows of {width}"),
-                    found: seq
-                        .cache
-                        .get(l)
-                        .map_or("no such layer".into(), |c| format!("rows of {}", c.width)),
-                });
+            let there = seq.cache.get(layer).map(Cache::width);
+            if let Some(width) = widths.into_iter().find(|&w| there != Some(w)) {
+                let found = there.map_or("no such layer".into(), |w| format!("rows of {w}"));
+                return Err(wrong(op, layer, format!("rows of {width}"), found));
+            }
+            // A pass sees its own rows beside those of the cache, so they come into the cache last.
+            if appended.contains(&layer) {
+                return Err(wrong(op, layer, "to be appended to last".into(), "used after that".into()));
+            }
+            if matches!(op, Op::KvAppend(_)) {
+                appended.insert(layer);
             }
         }
+        let appends = !appended.is_empty();
         Ok(appends)
     }
 }
@@ -426,8 +409,9 @@ impl<K: HostKernels> Backend for HostBackend<K> {
         self.kernels.capabilities()
     }
 
-    fn seq_create(&mut self, layout: &KvLayout) -> Result<SeqId, ComputeError> {
-        let layer = |&width: &usize| CacheLayer { width, k: Vec::new(), v: Vec::new() };
+    fn seq_create(&mut self, layout: &KvLayout, kv_type: KvType) -> Result<SeqId, ComputeError> {
+        kv_type.check(self.capabilities().precision)?;
+        let layer = |&width: &usize| K::Cache::new(width, kv_type);
         let seq = Seq { cache: layout.widths.iter().map(layer).collect(), len: 0, kept: BTreeMap::new() };
         let id = self.next;
         self.next += 1;
@@ -451,8 +435,7 @@ impl<K: HostKernels> Backend for HostBackend<K> {
     }
 
     fn seq_bytes(&self, seq: SeqId) -> Result<usize, ComputeError> {
-        let s = self.seq(seq)?;
-        Ok(s.cache.iter().map(|l| (l.k.capacity() + l.v.capacity()) * size_of::<K::R>()).sum())
+        Ok(self.seq(seq)?.cache.iter().map(Cache::bytes).sum())
     }
 
     fn run(
@@ -490,7 +473,7 @@ mod tests {
 
     fn backend() -> (HostBackend<Reference<F32>>, SeqId) {
         let mut b = HostBackend::new(Reference::<F32>::default(), Arc::new(WeightTable::default()));
-        let seq = b.seq_create(&KvLayout { widths: vec![WIDTH; 2] }).unwrap();
+        let seq = b.seq_create(&KvLayout { widths: vec![WIDTH; 2] }, KvType::F32).unwrap();
         (b, seq)
     }
 

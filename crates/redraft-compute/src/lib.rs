@@ -9,12 +9,14 @@
 //! definition of each op stands in [`reference`](mod@reference); a fast kernel is right when its bits are equal to it.
 
 pub mod backend;
+mod cache;
 mod check;
 pub mod conformance;
 pub mod cost;
 pub mod cpu;
 pub mod error;
 mod host;
+mod kv;
 pub mod math;
 mod numerics;
 pub mod op;
@@ -29,6 +31,7 @@ pub use backend::{
     backend, fastest,
 };
 pub use error::ComputeError;
+pub use kv::{KV_RUN, KvType};
 pub use numerics::Numerics;
 pub use op::Op;
 pub use program::{AttentionSpec, Blind, Observer, Program, ProgramBuilder, Slot, TapData, TapKey};

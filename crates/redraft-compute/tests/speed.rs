@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use redraft_compute::cpu::CpuLevel;
+use redraft_compute::op::Mask;
 use redraft_compute::{
-    BackendOptions, Blind, InputData, Kind, KvLayout, Numerics, Program, ProgramBuilder, Weight, WeightId,
-    WeightTable, backend,
+    AttentionSpec, BackendOptions, Blind, InputData, Kind, KvLayout, KvType, Numerics, Program, ProgramBuilder,
+    Weight, WeightId, WeightTable, backend,
     op::{Activation, GateUp},
 };
 use redraft_gguf::{Bytes, DType, codec};
@@ -81,7 +82,7 @@ fn best(
     let options =
         BackendOptions { threads: Some(threads), level: Some(level.name().into()), ..Default::default() };
     let mut cpu = (backend("cpu").unwrap().create)(&options, weights).unwrap();
-    let seq = cpu.seq_create(&KvLayout::default()).unwrap();
+    let seq = cpu.seq_create(&KvLayout::default(), KvType::F32).unwrap();
     let mut run = |runs: usize| {
         let (start, busy) = (Instant::now(), busy_seconds());
         for _ in 0..runs {
@@ -220,6 +221,58 @@ fn fast_speed() {
             let fast = [1, 16, 256].map(|t| matmul(dtype, Numerics::Fast, [t, 2816, 2112], level, 1)[1]);
             let exact = matmul(dtype, Numerics::Exact, [256, 2816, 2112], level, 1)[1];
             println!("{:>10}  {:6.1} {:6.1} {:6.1}   {exact:6.1}", dtype.name(), fast[0], fast[1], fast[2]);
+        }
+    }
+}
+
+/// Attention of a canvas of 256 tokens over prompts of several lengths, in layers like those of DiffusionGemma-26B:
+/// 10^9 multiplications of q·k and P·V per second of computing, best of some runs. `SPEED_LEVEL` chooses a level,
+/// `SPEED_KV` a type of the cache.
+#[test]
+#[ignore = "a measurement"]
+fn attention_speed() {
+    const CANVAS: usize = 256;
+    let window = Mask::Canvas { prefix: Some(1023) };
+    let whole = Mask::Canvas { prefix: None };
+    let layers = [("sliding", 16, 8, 256, window), ("full", 16, 2, 512, whole), ("small", 16, 8, 128, whole)];
+    let level = std::env::var("SPEED_LEVEL").ok();
+    let kv_type = std::env::var("SPEED_KV").map_or(KvType::F32, |name| KvType::from_name(&name).unwrap());
+    for (name, n_heads, n_kv_heads, head_dim, mask) in layers {
+        for n_past in [64, 1024, 4096, 16384] {
+            let weights = Arc::new(WeightTable::default());
+            let width = n_kv_heads * head_dim;
+            let options = BackendOptions { threads: Some(1), level: level.clone(), ..Default::default() };
+            let mut cpu = (backend("cpu").unwrap().create)(&options, Arc::clone(&weights)).unwrap();
+            let seq = cpu.seq_create(&KvLayout { widths: vec![width] }, kv_type).unwrap();
+            let mut b = ProgramBuilder::new(&weights, 0, n_past);
+            let [k, v] = ["k", "v"].map(|name| b.input(name, width, Kind::Real).unwrap());
+            b.kv_append(0, k, v).unwrap();
+            let x = Noise(3).take(n_past * width);
+            cpu.run(&b.finish(), seq, &[InputData::F32(&x); 2], &mut Blind).unwrap();
+
+            let mut b = ProgramBuilder::new(&weights, n_past, CANVAS);
+            let q = b.input("q", n_heads * head_dim, Kind::Real).unwrap();
+            let [k, v] = ["k", "v"].map(|name| b.input(name, width, Kind::Real).unwrap());
+            let spec = AttentionSpec { cache_layer: Some(0), n_heads, n_kv_heads, head_dim, scale: 1.0, mask };
+            let y = b.attention([q, k, v], spec).unwrap();
+            b.output(y);
+            let program = b.finish();
+            let q = Noise(4).take(CANVAS * n_heads * head_dim);
+            let x = Noise(5).take(CANVAS * width);
+            let inputs = [&q, &x, &x].map(|x| InputData::F32(x));
+            let mut best = f64::INFINITY;
+            for _ in 0..7 {
+                let busy = busy_seconds();
+                cpu.run(&program, seq, &inputs, &mut Blind).unwrap();
+                best = best.min(busy_seconds() - busy);
+            }
+            let keys = mask.visible(n_past, CANVAS, 0).len();
+            let products = (2 * CANVAS * n_heads * head_dim * keys) as f64;
+            println!(
+                "{name:>8} {n_heads}/{n_kv_heads} heads of {head_dim}, prompt {n_past:5}: {:8.1} ms, {:5.1} GMAC/s",
+                best * 1e3,
+                products / best / 1e9
+            );
         }
     }
 }

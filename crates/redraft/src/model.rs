@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use redraft_compute::{Backend, BackendOptions, Numerics, Precision, WeightTable, backend, fastest};
+use redraft_compute::{Backend, BackendOptions, KvType, Numerics, Precision, WeightTable, backend, fastest};
 use redraft_gguf::{Bytes, Gguf, OpenOptions};
 use sha2::{Digest as _, Sha256};
 
@@ -22,6 +22,8 @@ pub struct LoadOptions {
     pub precision: Precision,
     /// How products with weights are computed; `fast` is defined for [`Precision::F32`] only.
     pub numerics: Numerics,
+    /// Number type of keys and values in the cache; others than f32 are defined for [`Precision::F32`] only.
+    pub kv_type: KvType,
     /// Threads; none takes what the machine has.
     pub threads: Option<usize>,
     /// CPU level by name; none takes the best of this machine.
@@ -36,6 +38,7 @@ impl Default for LoadOptions {
             backend: "auto".into(),
             precision: Precision::F32,
             numerics: Numerics::Exact,
+            kv_type: KvType::F32,
             threads: None,
             cpu_level: None,
             mmap: true,
@@ -51,6 +54,7 @@ pub struct Model {
     pub(crate) weights: Arc<WeightTable>,
     pub(crate) backend: Box<dyn Backend>,
     pub(crate) numerics: Numerics,
+    kv_type: KvType,
     tokenizer: Arc<Tokenizer>,
     notes: Vec<String>,
     unused: Vec<String>,
@@ -72,6 +76,7 @@ impl Model {
     /// As [`open`](Self::open).
     pub fn from_gguf(gguf: Gguf, options: &LoadOptions) -> Result<Model, Error> {
         options.numerics.check(options.precision)?;
+        options.kv_type.check(options.precision)?;
         let mut notes = Vec::new();
         let spec = arch_of(gguf.metadata())?;
         let mut loader = WeightLoader::new(&gguf);
@@ -101,8 +106,8 @@ impl Model {
             level: options.cpu_level.clone(),
         };
         let backend = (engine.create)(&backend_options, Arc::clone(&weights))?;
-        let numerics = options.numerics;
-        Ok(Model { gguf, spec, arch, weights, backend, numerics, tokenizer, notes, unused })
+        let (numerics, kv_type) = (options.numerics, options.kv_type);
+        Ok(Model { gguf, spec, arch, weights, backend, numerics, kv_type, tokenizer, notes, unused })
     }
 
     /// The file.
@@ -141,6 +146,11 @@ impl Model {
     /// How products with weights are computed.
     pub fn numerics(&self) -> Numerics {
         self.numerics
+    }
+
+    /// Number type of keys and values in the cache.
+    pub fn kv_type(&self) -> KvType {
+        self.kv_type
     }
 
     /// `general.name`, or the architecture's.
@@ -223,7 +233,7 @@ impl Model {
     /// # Errors
     /// Those of the backend.
     pub fn session(&mut self) -> Result<Session, Error> {
-        Ok(Session::new(self.backend.seq_create(&self.arch.shape().kv)?))
+        Ok(Session::new(self.backend.seq_create(&self.arch.shape().kv, self.kv_type)?))
     }
 
     /// Frees a sequence.

@@ -7,7 +7,7 @@ mod common;
 use std::ops::ControlFlow;
 
 use common::{LogitsSink, open, oracle_cases};
-use redraft::compute::Numerics;
+use redraft::compute::{KvType, Numerics};
 use redraft::engine::{
     CanvasPass, Event, Generation, Philox, Previous, Request, Session, canvas_pass, generate,
 };
@@ -78,8 +78,14 @@ fn the_fast_digest_is_the_same_on_every_platform() {
 
 #[test]
 fn threads_levels_and_backends_change_no_bit() {
-    for &numerics in Numerics::ALL {
-        let base = LoadOptions { numerics, ..LoadOptions::default() };
+    let modes = [
+        (Numerics::Exact, KvType::F32),
+        (Numerics::Fast, KvType::F32),
+        (Numerics::Exact, KvType::F16),
+        (Numerics::Exact, KvType::I8),
+    ];
+    for (numerics, kv_type) in modes {
+        let base = LoadOptions { numerics, kv_type, ..LoadOptions::default() };
         let want = fresh(&LoadOptions { threads: Some(1), ..base.clone() }).digests;
         for threads in [2, 3, 7] {
             let have = fresh(&LoadOptions { threads: Some(threads), ..base.clone() }).digests;
@@ -96,25 +102,29 @@ fn threads_levels_and_backends_change_no_bit() {
 
 #[test]
 fn a_cached_prompt_gives_the_bits_of_a_fresh_one() {
-    let want = fresh(&LoadOptions::default()).digests;
-    let mut model = open(FILE, &LoadOptions::default());
-    let mut session = model.session().unwrap();
-    // Another prompt that shares 40 tokens, then ours, then ours again.
-    let mut other = prompt();
-    other.truncate(40);
-    other.extend([1, 2, 3, 4]);
-    let r = request(&model, &other, 40);
-    run(&mut model, &mut session, &r);
-    for _ in 0..2 {
-        let r = request(&model, &prompt(), 50);
-        assert_eq!(run(&mut model, &mut session, &r).digests, want);
+    for &kv_type in KvType::ALL {
+        let options = LoadOptions { kv_type, ..LoadOptions::default() };
+        let want = fresh(&options).digests;
+        let mut model = open(FILE, &options);
+        let mut session = model.session().unwrap();
+        // Another prompt that shares 40 tokens, then ours, then ours again.
+        let mut other = prompt();
+        other.truncate(40);
+        other.extend([1, 2, 3, 4]);
+        let r = request(&model, &other, 40);
+        run(&mut model, &mut session, &r);
+        for reused in [40, 61] {
+            let r = request(&model, &prompt(), 50);
+            let g = run(&mut model, &mut session, &r);
+            assert_eq!((g.digests, g.reused), (want.clone(), reused), "{kv_type:?}");
+        }
     }
 }
 
 #[test]
 fn a_chunked_prompt_gives_the_bits_of_a_whole_one() {
-    let logits = |chunks: &[usize]| {
-        let mut model = open(FILE, &LoadOptions::default());
+    let logits = |chunks: &[usize], kv_type: KvType| {
+        let mut model = open(FILE, &LoadOptions { kv_type, ..LoadOptions::default() });
         let mut session = model.session().unwrap();
         let prompt = prompt();
         let mut at = 0;
@@ -125,9 +135,11 @@ fn a_chunked_prompt_gives_the_bits_of_a_whole_one() {
         assert_eq!(at, prompt.len());
         canvas_logits(&mut model, &session, Previous::None)
     };
-    let whole = logits(&[61]);
-    for chunks in [&[1, 60][..], &[16, 16, 29], &[17, 15, 1, 28]] {
-        assert_eq!(logits(chunks), whole, "{chunks:?}");
+    for &kv_type in KvType::ALL {
+        let whole = logits(&[61], kv_type);
+        for chunks in [&[1, 60][..], &[16, 16, 29], &[17, 15, 1, 28]] {
+            assert_eq!(logits(chunks, kv_type), whole, "{chunks:?} {kv_type:?}");
+        }
     }
 }
 

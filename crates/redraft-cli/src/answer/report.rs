@@ -30,6 +30,7 @@ pub(crate) struct Report {
     model: ModelReport,
     backend: &'static str,
     numerics: &'static str,
+    kv_type: &'static str,
     digest: Digests,
     version: &'static str,
 }
@@ -181,6 +182,7 @@ impl Report {
             model: ModelReport::of(model),
             backend: model.backend().capabilities().backend,
             numerics: model.numerics().name(),
+            kv_type: model.kv_type().name(),
             digest: done.digests.clone(),
             version: VERSION,
         }

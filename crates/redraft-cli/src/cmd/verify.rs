@@ -21,7 +21,7 @@ use crate::{files, interrupt, model};
 /// Run a receipt again and say what differs first.
 ///
 /// A receipt is written by `run --receipt`. The model file is compared by its digests, then the answer is
-/// generated again from the receipt's token ids, seed, settings and numerics, on this machine's backend, and every
+/// generated again from the receipt's token ids, seed, settings, numerics and type of the KV cache, on this machine's backend, and every
 /// denoising step is compared. Exit code 0: everything is equal; 1: it is not, and the first difference is named.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
@@ -45,6 +45,7 @@ struct Report {
     model: ModelDigests,
     seed: u64,
     numerics: &'static str,
+    kv_type: &'static str,
     tokens: usize,
     canvases: usize,
     steps: usize,
@@ -74,7 +75,16 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
             numerics.name()
         );
     }
-    let how = ModelArgs { numerics: Some(numerics), ..args.model.clone() };
+    let kv_type = receipt.kv_type().with_context(|| path.display().to_string())?;
+    if let Some(asked) = args.model.kv_type.filter(|&t| t != kv_type) {
+        bail!(
+            "--kv-type {}: {} was made with kv_type {}, and is repeated with it",
+            asked.name(),
+            path.display(),
+            kv_type.name()
+        );
+    }
+    let how = ModelArgs { numerics: Some(numerics), kv_type: Some(kv_type), ..args.model.clone() };
     let mut model = model::open(&how, Precision::F32, &stop, out)?.model;
     if args.model.model.is_none() && model.sha256_header() != receipt.model.sha256_header {
         bail!(
@@ -98,6 +108,7 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
         model: receipt.model,
         seed: receipt.seed,
         numerics: numerics.name(),
+        kv_type: kv_type.name(),
         tokens: receipt.ids.len(),
         canvases: receipt.canvases.len(),
         steps: receipt.canvases.iter().map(|c| c.steps.len()).sum(),
@@ -116,10 +127,11 @@ impl Report {
     fn text(&self) -> String {
         let (by, here) = (&self.made_by, &self.here);
         let mut text = format!(
-            "{}, seed {}, numerics {}: {} tokens, canvases: {}, steps: {}\nmade by   redraft {} on {}\nhere      redraft {} on {}\n",
+            "{}, seed {}, numerics {}, KV cache {}: {} tokens, canvases: {}, steps: {}\nmade by   redraft {} on {}\nhere      redraft {} on {}\n",
             Shown(&self.model.name),
             self.seed,
             self.numerics,
+            self.kv_type,
             self.tokens,
             self.canvases,
             self.steps,

@@ -57,6 +57,12 @@ fn mistakes_are_explained() {
             &["-m", &model],
             &["numerics `fast` is not available", "exact with precision f64"],
         ),
+        (&m, &["--kv-type", "f8", "x"], &["--kv-type", "expected `f32` or `f16` or `i8`"]),
+        (
+            &["trace", "-o", "x", "--kv-type", "i8", "--precision", "f64", "x"],
+            &["-m", &model],
+            &["KV type `i8` is not available", "f32 with precision f64"],
+        ),
         (&m, &["--profile", "torch", "x"], &["--profile", "hf", "jax", "llamacpp"]),
         (&m, &["--backend", "cuda", "x"], &["--backend", "auto", "reference", "cpu"]),
         (&m, &["--steps", "0", "x"], &["--steps", "an integer in 1..=4096"]),

@@ -43,6 +43,14 @@ fn a_receipt_is_repeated_on_any_backend() {
     assert!(text.ends_with("equal: the model file, every step and the answer\n"), "{text}");
     let done = redraft(&["verify", &fast, "--numerics", "exact"]);
     assert!(done.code == Some(2) && done.err.contains("was made with numerics fast"), "{}", done.err);
+    // So is one with a rounded cache.
+    let rounded = dir.path().join("rounded.json").display().to_string();
+    ok(&["run", "--kv-type", "i8", "-n", "20", "--receipt", &rounded, "What is 7 + 8?"]);
+    assert!(std::fs::read_to_string(&rounded).unwrap().contains(r#""kv_type": "i8""#));
+    let text = ok(&["verify", &rounded, "--backend", "reference"]);
+    assert!(text.contains("KV cache i8") && text.ends_with("equal: the model file, every step and the answer\n"), "{text}");
+    let done = redraft(&["verify", &rounded, "--kv-type", "f32"]);
+    assert!(done.code == Some(2) && done.err.contains("was made with kv_type i8"), "{}", done.err);
     // The same run gives the same bytes.
     let again = receipt(&dir).1;
     assert_eq!(r, again);
@@ -103,6 +111,7 @@ fn receipts_that_cannot_be_repeated_say_why() {
     assert!(refused(&same, &[]).contains("give that file with -m"));
     assert!(refused(&|r| r["redraft_receipt"] = json!(2), &model).contains("expected format 1, found 2"));
     assert!(refused(&|r| r["numerics"] = json!("odd"), &model).contains("expected exact or fast"));
+    assert!(refused(&|r| r["kv_type"] = json!("odd"), &model).contains("expected f32, f16 or i8"));
     assert!(refused(&|r| r["sampler"] = json!("odd"), &model).contains("expected entropy-bound"));
     assert!(refused(&|r| r["prompt_ids"][0] = json!(99999), &model).contains("99999"));
     assert!(refused(&|r| r["surprise"] = json!(1), &model).contains("unknown field `surprise`"));

@@ -30,6 +30,7 @@ fn json_has_the_fields_of_the_contract() {
         "model",
         "backend",
         "numerics",
+        "kv_type",
         "digest",
         "version",
     ];
@@ -64,6 +65,12 @@ fn json_has_the_fields_of_the_contract() {
     assert_eq!(v["numerics"], "exact");
     let fast = json(&["run", "-m", &mini(), "--steps", "1", "--numerics", "fast", "x"]);
     assert_eq!(fast["numerics"], "fast");
+    let rounded = json(&["run", "-m", &mini(), "--steps", "1", "--kv-type", "f16", "x"]);
+    assert_eq!((&v["kv_type"], &rounded["kv_type"]), (&"f32".into(), &"f16".into()));
+    let exact = json(&["run", "-m", &mini(), "--steps", "1", "x"]);
+    assert_ne!(rounded["digest"]["logits"], exact["digest"]["logits"]);
+    let bytes = |v: &Value| v["memory"]["kv_bytes"].as_u64().unwrap();
+    assert_eq!(bytes(&exact), 2 * bytes(&rounded));
     assert_eq!(v["model"]["architecture"], "diffusion-gemma");
     assert_eq!(v["model"]["file_type"], "F32");
     assert_eq!(v["diffusion"]["sampler"], "entropy-bound");

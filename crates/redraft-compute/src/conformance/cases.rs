@@ -9,7 +9,7 @@ use std::sync::Arc;
 use redraft_gguf::{BlockCodec, Bytes, DType, Unpacked, codec};
 
 use crate::weight::{Weight, WeightTable};
-use crate::{ComputeError, KvLayout, Numerics, Program, ProgramBuilder, WeightId};
+use crate::{ComputeError, KvLayout, KvType, Numerics, Program, ProgramBuilder, WeightId};
 
 mod attention;
 mod experts;
@@ -28,6 +28,7 @@ pub(super) enum Data {
 pub(super) struct Setup {
     pub(super) weights: Arc<WeightTable>,
     pub(super) layout: KvLayout,
+    pub(super) kv_type: KvType,
     pub(super) steps: Vec<(Program, Vec<Data>)>,
 }
 
@@ -210,5 +211,5 @@ impl Weights {
 
 /// A setup of one program without a cache.
 fn single(b: ProgramBuilder, weights: Arc<WeightTable>, inputs: Vec<Data>) -> Setup {
-    Setup { weights, layout: KvLayout::default(), steps: vec![(b.finish(), inputs)] }
+    Setup { weights, layout: KvLayout::default(), kv_type: KvType::F32, steps: vec![(b.finish(), inputs)] }
 }

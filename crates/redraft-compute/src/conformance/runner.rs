@@ -107,7 +107,7 @@ impl Suite {
 /// Runs the steps of a case.
 fn run(setup: &Setup, b: &mut dyn Backend) -> Outcome {
     let mut collect = || {
-        let seq = b.seq_create(&setup.layout)?;
+        let seq = b.seq_create(&setup.layout, setup.kv_type)?;
         let mut outputs = Vec::new();
         for (step, (program, inputs)) in setup.steps.iter().enumerate() {
             let inputs: Vec<InputData<'_>> = inputs

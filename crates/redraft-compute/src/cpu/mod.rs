@@ -4,6 +4,7 @@
 //! * `pool`: threads, and the splitting of outputs into tiles.
 //! * `vector`, `x86`, `aarch64`: 16 lanes on each instruction set.
 //! * `kernels`: inner loops, written once over the lanes; `table` compiles them once per level.
+//! * `cache`: keys and values as panels.
 //! * `ops`: each op as tiles and calls of kernels.
 //!
 //! Bits cannot depend on level, threads or tiling: lanes are either independent results or the 16
@@ -19,6 +20,7 @@ use crate::{ComputeError, Op, math};
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
+mod cache;
 mod kernels;
 pub mod level;
 mod ops;
@@ -53,7 +55,7 @@ fn create(options: &BackendOptions, weights: Arc<WeightTable>) -> Result<Box<dyn
 }
 
 /// What the ops see of a run.
-type Cx<'a> = OpCx<'a, f32>;
+type Cx<'a> = OpCx<'a, f32, cache::Panels>;
 
 /// Buffers of one thread.
 #[derive(Default)]
@@ -63,6 +65,7 @@ struct Scratch {
     sums2: Vec<vector::Row16>,
     row: Vec<f32>,
     attention: ops::attention::Buffers,
+    cache: cache::Buffers,
 }
 
 /// The kernels of one level with the threads and buffers they work with.
@@ -80,6 +83,8 @@ struct Cpu {
     /// Of the soft embedding: panels of the table and packed probabilities.
     panels: Vec<vector::Row16>,
     probs: Vec<f32>,
+    /// Keys and values of passes without a cache.
+    passing: cache::Panels,
 }
 
 impl Cpu {
@@ -102,6 +107,7 @@ impl Cpu {
             results: Vec::new(),
             panels: Vec::new(),
             probs: Vec::new(),
+            passing: Default::default(),
         })
     }
 
@@ -113,6 +119,7 @@ impl Cpu {
 
 impl HostKernels for Cpu {
     type R = f32;
+    type Cache = cache::Panels;
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
@@ -139,10 +146,7 @@ impl HostKernels for Cpu {
             Op::Glu(o) => ops::rows::glu(self, o, cx),
             Op::Rope(o) => ops::rows::rope(self, o, cx),
             Op::Attention(o) => ops::attention::run(self, o, cx),
-            Op::KvAppend(o) => {
-                cx.append(o.layer, o.k, o.v);
-                Ok(())
-            }
+            Op::KvAppend(o) => ops::attention::append(self, o, cx),
             Op::MoeRoute(o) => ops::rows::moe_route(self, o, cx),
             Op::MoeExperts(o) => ops::experts::run(self, o, cx),
             Op::Softcap(o) => ops::rows::softcap(self, o, cx),

@@ -61,6 +61,8 @@ macro_rules! kernel_list {
             /// Adds the products of two panels of integer weights and packed int8 activations to two tiles of sums.
             int_gemm = kernels::int8::gemm,
                 (panels: &[IntPanel; 2], x: IntGroup<'_>, sums: [&mut [Row16]; 2]);
+            /// Adds the products of two panels to a square of sums.
+            square = kernels::gemm::square, (panel: &[Row16], x: &[Row16], sums: &mut [Row16]);
             /// Quantizes one row of activations into the record of its group.
             quantize = kernels::int8::quantize,
                 (x: &[f32], units: Units, place: [usize; 2], record: &mut [i32]);
@@ -93,9 +95,28 @@ macro_rules! kernel_list {
                 (x: &[f32], table: &[f32], head_dim: usize, style: RopeStyle, out: &mut [f32]);
             /// Soft-max of one row.
             softmax = kernels::softmax::softmax, (x: &[f32], out: &mut [f32]);
-            /// Scores of one query to exponentials, and the reciprocal of their sum.
-            attend = kernels::softmax::attend,
-                (scores: &mut [f32], visible: std::ops::Range<usize>, scale: Option<f32>) -> f32;
+            /// Scale, mask and maxima of the scores of 16 queries with 16 keys.
+            peaks = kernels::softmax::peaks,
+                (scores: &mut [Row16], first: usize, seen: &kernels::softmax::Visible, scale: Option<f32>,
+                 max: &mut Row16);
+            /// Exponentials of the scores of 16 queries, and their sums.
+            exponentials = kernels::softmax::exponentials,
+                (scores: &[Row16], max: &Row16, sums: &mut [Row16; 16], out: &mut [Row16]);
+            /// Reciprocals of those sums.
+            inverses = kernels::softmax::inverses, (sums: &[Row16; 16], out: &mut Row16);
+            /// Rows of numbers to f16 and back.
+            to_f16 = kernels::kv::to_f16, (x: &[Row16], out: &mut [[u16; 16]]);
+            from_f16 = kernels::kv::from_f16, (x: &[[u16; 16]], out: &mut [Row16]);
+            /// Channels of 16 keys to 8-bit codes and back.
+            to_i8_columns = kernels::kv::to_i8_columns,
+                (x: &[Row16], codes: &mut [[i8; 16]], scales: &mut Row16);
+            from_i8_columns = kernels::kv::from_i8_columns,
+                (codes: &[[i8; 16]], scales: &[Row16], first: usize, out: &mut [Row16]);
+            /// Channels of values to 8-bit codes and back.
+            to_i8_rows = kernels::kv::to_i8_rows,
+                (x: [&[Row16]; 2], codes: [&mut [[i8; 16]]; 2], scales: &mut [f32]);
+            from_i8_rows = kernels::kv::from_i8_rows,
+                (codes: &[[i8; 16]], scales: &[f32], out: &mut [Row16]);
             /// Statistics of one row of logits.
             token_stats = kernels::stats::token_stats,
                 (x: &[f32], u: f32, tiles: &mut Vec<f32>) -> kernels::stats::Stats;

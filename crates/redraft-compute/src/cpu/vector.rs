@@ -177,6 +177,14 @@ pub(crate) trait Isa: Copy {
         x.map(|x| x.to_bits() as i8)
     }
 
+    /// The lower 16 bits of each lane.
+    #[inline(always)]
+    fn low_halves(self, v: Int<Self>) -> [u16; LANES] {
+        let mut x = [0.0; LANES];
+        self.store(Self::V::from_bits(v), &mut x);
+        x.map(|x| x.to_bits() as u16)
+    }
+
     /// Up to sixteen numbers, `fill` in the lanes beyond.
     #[inline(always)]
     fn load_part(self, x: &[f32], fill: f32) -> Self::V {

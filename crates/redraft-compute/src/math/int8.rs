@@ -19,14 +19,16 @@ const ROUNDER: f32 = 12_582_912.0;
 /// The scale is `flush(peak / 127)`. Where it is 0 the reciprocal is 0 as well, so that all codes are. A scale
 /// above 2^100 is infinite with reciprocal 0: the product is then not finite, which is an error of the op.
 pub fn int8_scale(peak: f32) -> (f32, f32) {
-    let scale = flush(peak * PER_CODE);
-    if scale == 0.0 {
-        (0.0, 0.0)
-    } else if MAX_SCALE < scale {
-        (f32::INFINITY, 0.0)
-    } else {
-        (scale, recip(scale))
-    }
+    let (scale, inverse) = int8_scales(peak);
+    if MAX_SCALE < scale { (f32::INFINITY, 0.0) } else { (scale, inverse) }
+}
+
+/// As [`int8_scale`], for lanes of peaks of at most 2^100.
+#[inline(always)]
+pub fn int8_scales<V: Lanes>(peak: V) -> (V, V) {
+    let scale = flush(peak.mul(peak.splat(PER_CODE)));
+    let zero = peak.splat(0.0);
+    (scale, zero.select_lt(scale, recip(scale), zero))
 }
 
 /// The code of `x`: the integer nearest to `x * inverse`, ties to even.

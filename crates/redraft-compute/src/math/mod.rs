@@ -10,6 +10,7 @@
 
 pub mod activation;
 pub mod exp;
+pub mod f16;
 pub mod flush;
 pub mod host;
 pub mod int8;
@@ -22,9 +23,10 @@ pub mod tanh;
 
 pub use activation::{gelu_tanh, sigmoid, silu};
 pub use exp::exp;
+pub use f16::{f16_code, f16_value};
 pub use flush::flush;
 pub use host::rope_table;
-pub use int8::{int8_code, int8_scale};
+pub use int8::{int8_code, int8_scale, int8_scales};
 pub use lanes::{IntLanes, Lanes};
 pub use log::log;
 pub use recip::recip;

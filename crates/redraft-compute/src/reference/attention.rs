@@ -1,10 +1,11 @@
 //! Attention and its cache.
 
 use super::arithmetic::Arithmetic;
-use crate::ComputeError;
+use crate::cache::{Cache as _, Rows};
 use crate::host::{HostReal, OpCx};
 use crate::math::reduce::{self, Sum};
 use crate::op::{Attention, KvAppend};
+use crate::{ComputeError, KvType};
 
 /// For each row and query head, over the visible keys `j`, which are counted from the start of the sequence:
 ///
@@ -13,23 +14,30 @@ use crate::op::{Attention, KvAppend};
 /// 3. `z` = sum of `e[j]`, key `j` in accumulator `j mod 16`.
 /// 4. `out[i] = (sum_j e[j] * v[j][i]) * recip(z)`, `j` ascending from +0.
 ///
+/// Keys and values of a layer with a cache, cached or of this pass, are rounded to the type of the cache.
+///
 /// In bf16 this is the eager attention of transformers: scores and weights are rounded, and the weights are
 /// divided by their sum before they meet the values.
 pub(super) fn attention<A: Arithmetic>(o: &Attention, cx: &mut OpCx<'_, A::R>) -> Result<(), ComputeError> {
     let mut out = cx.take_real(o.out);
     let (rows, d) = (o.q.rows(), o.head_dim);
     let (width, kv_width) = (o.n_heads * d, o.n_kv_heads * d);
-    let cache = cx.cache(o.cache_layer);
-    let (q, k_new, v_new) = (cx.real(o.q), cx.real(o.k), cx.real(o.v));
-    let (k_old, v_old) = cache.map_or((&[][..], &[][..]), |c| (&c.k[..], &c.v[..]));
+    let none = &mut Rows::new(kv_width, KvType::F32);
+    let inputs = [o.q, o.k, o.v];
+    let (cache, [q, k_new, v_new]) = match o.cache_layer {
+        Some(layer) => cx.cache(layer, inputs),
+        None => (none, inputs.map(|v| cx.real(v))),
+    };
+    let (k_old, v_old) = (&cache.k[..], &cache.v[..]);
+    let [k_new, v_new] = [k_new, v_new].map(|x| cache.kv_type.rounded(x, kv_width));
     let scale = A::scalar(o.scale);
     let (mut e, mut acc) = (Vec::new(), vec![A::R::default(); d]);
     for row in 0..rows {
         let keys = o.mask.visible(o.n_past, rows, row);
         for head in 0..o.n_heads {
             let kv_head = head / (o.n_heads / o.n_kv_heads);
-            let key = |j: usize| head_of(k_old, k_new, o.n_past, j, kv_width, kv_head, d);
-            let value = |j: usize| head_of(v_old, v_new, o.n_past, j, kv_width, kv_head, d);
+            let key = |j: usize| head_of(k_old, &k_new, o.n_past, j, kv_width, kv_head, d);
+            let value = |j: usize| head_of(v_old, &v_new, o.n_past, j, kv_width, kv_head, d);
             let q = &q[row * width + head * d..][..d];
 
             e.clear(); // scores, then exponentials; e[0] belongs to key keys.start
@@ -83,6 +91,7 @@ fn dot<R: super::arithmetic::Real>(a: &[R], b: &[R]) -> R {
 
 /// Appends keys and values of this pass to the cache.
 pub(super) fn kv_append<R: HostReal>(o: &KvAppend, cx: &mut OpCx<'_, R>) -> Result<(), ComputeError> {
-    cx.append(o.layer, o.k, o.v);
+    let (cache, [k, v]) = cx.cache(o.layer, [o.k, o.v]);
+    cache.append(k, v);
     Ok(())
 }

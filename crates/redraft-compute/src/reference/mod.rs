@@ -30,6 +30,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use crate::backend::{Backend, BackendOptions, BackendSpec, Capabilities, Precision};
+use crate::cache::Rows;
 use crate::host::{HostBackend, HostKernels, OpCx};
 use crate::weight::WeightTable;
 use crate::{ComputeError, Op};
@@ -69,6 +70,7 @@ pub(crate) struct Reference<A>(PhantomData<A>);
 
 impl<A: Arithmetic> HostKernels for Reference<A> {
     type R = A::R;
+    type Cache = Rows<A::R>;
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {

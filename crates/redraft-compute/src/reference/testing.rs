@@ -6,7 +6,7 @@ use redraft_gguf::{Bytes, DType};
 
 use crate::backend::{Backend, BackendOptions, InputData, KvLayout, Precision};
 use crate::program::{Observer, ProgramBuilder, TapData};
-use crate::{ComputeError, Kind, Val, Weight, WeightId, WeightTable};
+use crate::{ComputeError, Kind, KvType, Val, Weight, WeightId, WeightTable};
 
 /// A weight in F32: name, `[experts, rows, cols]`, elements.
 pub(crate) type W<'a> = (&'a str, [usize; 3], &'a [f32]);
@@ -92,7 +92,7 @@ pub(crate) fn run(
         b.output(v);
     }
     let mut backend = backend(precision, &table);
-    let seq = backend.seq_create(&KvLayout::default())?;
+    let seq = backend.seq_create(&KvLayout::default(), KvType::F32)?;
     let mut out = Outputs::default();
     let inputs: Vec<InputData<'_>> = inputs.iter().map(Data::as_input).collect();
     backend.run(&b.finish(), seq, &inputs, &mut out)?;

@@ -9,7 +9,7 @@ use super::testing::{Data, Outputs, W, backend, distance, noise, noise32, run, t
 use crate::backend::{InputData, KvLayout, Precision};
 use crate::op::{Activation, Factor, GateUp, Mask, RopeStyle};
 use crate::program::{AttentionSpec, Blind, ProgramBuilder};
-use crate::{ComputeError, Kind, Numerics, Val, Weight, WeightId, WeightTable};
+use crate::{ComputeError, Kind, KvType, Numerics, Val, Weight, WeightId, WeightTable};
 
 const EXACT: [Precision; 2] = [Precision::F32, Precision::F64];
 
@@ -221,7 +221,7 @@ fn cached_keys_are_keys() {
     let mut results = Vec::new();
     for chunks in [vec![4], vec![3, 1]] {
         let mut be = backend(Precision::F32, &weights);
-        let seq = be.seq_create(&layout).unwrap();
+        let seq = be.seq_create(&layout, KvType::F32).unwrap();
         let mut n_past = 0;
         let mut pass = |n_past: usize, rows: usize, append: bool, window| {
             let mut b = ProgramBuilder::new(&weights, n_past, rows);
@@ -481,7 +481,7 @@ fn other_levels_and_missing_caches_are_refused() {
     let e = b.attention([v, v, v], spec(1, 1, 2, Mask::Causal { window: None })).unwrap_err();
     assert!(matches!(e, ComputeError::Shape { op: "Attention", .. }), "{e}");
     let mut be = backend(Precision::F32, &weights);
-    let seq = be.seq_create(&KvLayout::default()).unwrap();
+    let seq = be.seq_create(&KvLayout::default(), KvType::F32).unwrap();
     let e = be.run(&b.finish(), seq, &[], &mut Blind).unwrap_err();
     assert!(matches!(e, ComputeError::CacheLength { expected: 3, found: 0 }), "{e}");
 }
@@ -508,7 +508,7 @@ fn fast_products_are_integers_inside_a_block() {
         b.output(y);
         let mut out = Outputs::default();
         let mut backend = backend(Precision::F32, &weights);
-        let seq = backend.seq_create(&KvLayout::default()).unwrap();
+        let seq = backend.seq_create(&KvLayout::default(), KvType::F32).unwrap();
         backend.run(&b.finish(), seq, &[InputData::F32(&x)], &mut out).unwrap();
         out.0.remove(0)
     };

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use redraft_compute::cpu::CpuLevel;
 use redraft_compute::{
-    BackendOptions, Blind, InputData, Kind, KvLayout, Numerics, ProgramBuilder, Weight, WeightTable, backend,
+    BackendOptions, Blind, InputData, Kind, KvLayout, KvType, Numerics, ProgramBuilder, Weight, WeightTable, backend,
     rng,
 };
 use redraft_gguf::{Bytes, DType, codec};
@@ -78,7 +78,7 @@ pub fn kernel(k: &Kernel) -> Result<f64, Error> {
     let options =
         BackendOptions { threads: Some(k.threads), level: Some(k.level.name().into()), ..Default::default() };
     let mut cpu = (backend("cpu")?.create)(&options, weights)?;
-    let seq = cpu.seq_create(&KvLayout::default())?;
+    let seq = cpu.seq_create(&KvLayout::default(), KvType::F32)?;
     let x = noise(k.tokens * k.cols);
     let mut batch = |runs: usize| -> Result<f64, Error> {
         let (start, busy) = (Instant::now(), cpu_seconds());

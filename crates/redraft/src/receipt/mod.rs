@@ -17,7 +17,7 @@ mod steps;
 
 use std::collections::BTreeMap;
 
-use redraft_compute::Numerics;
+use redraft_compute::{KvType, Numerics};
 use redraft_gguf::Shown;
 use serde::{Deserialize, Serialize};
 
@@ -137,7 +137,7 @@ impl Receipt {
             backend: format!("{} ({})", c.backend, c.level),
             model: digests,
             numerics: model.numerics().name().to_string(),
-            kv_type: "f32".to_string(),
+            kv_type: model.kv_type().name().to_string(),
             seed,
             sampler: request.sampler.name.to_string(),
             profile: request.profile.name.to_string(),
@@ -201,14 +201,27 @@ impl Receipt {
         })
     }
 
+    /// The type of the KV cache that the model must be loaded with.
+    ///
+    /// # Errors
+    /// [`Error::Receipt`] for one that this version does not have.
+    pub fn kv_type(&self) -> Result<KvType, Error> {
+        KvType::from_name(&self.kv_type).ok_or_else(|| Error::Receipt {
+            problem: format!("kv_type: expected f32, f16 or i8, found {}", Shown(&self.kv_type)),
+        })
+    }
+
     /// The request that makes the same answer again with a model in the same mode of computing.
     ///
     /// # Errors
-    /// [`Error::Receipt`] for another mode of computing, and [`Error::Request`] for samplers and parameters, that this
+    /// [`Error::Receipt`] for another mode of computing or type of the KV cache, and [`Error::Request`] for samplers and parameters, that this
     /// version does not have.
     pub fn request(&self, model: &Model) -> Result<Request, Error> {
-        let have = model.numerics().name();
-        for (what, found, known) in [("numerics", &self.numerics, have), ("kv_type", &self.kv_type, "f32")] {
+        let rows = [
+            ("numerics", &self.numerics, model.numerics().name()),
+            ("kv_type", &self.kv_type, model.kv_type().name()),
+        ];
+        for (what, found, known) in rows {
             if found != known {
                 return Err(Error::Receipt {
                     problem: format!("{what}: expected {known}, found {}", Shown(found)),

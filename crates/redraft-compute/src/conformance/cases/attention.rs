@@ -3,7 +3,7 @@
 use super::{Case, Data, Noise, Setup, Spread, Weights, push};
 use crate::Numerics::Exact;
 use crate::op::Mask;
-use crate::{AttentionSpec, ComputeError, Kind, KvLayout, ProgramBuilder};
+use crate::{AttentionSpec, ComputeError, Kind, KvLayout, KvType, ProgramBuilder};
 
 /// Heads and widths of a case.
 #[derive(Debug, Clone, Copy)]
@@ -13,13 +13,14 @@ struct Heads {
     head_dim: usize,
 }
 
-const HEADS: [Heads; 6] = [
+const HEADS: [Heads; 7] = [
     Heads { n_heads: 1, n_kv_heads: 1, head_dim: 16 },
     Heads { n_heads: 4, n_kv_heads: 2, head_dim: 20 },
     Heads { n_heads: 6, n_kv_heads: 2, head_dim: 8 },
     Heads { n_heads: 7, n_kv_heads: 1, head_dim: 33 },
     Heads { n_heads: 2, n_kv_heads: 2, head_dim: 128 },
     Heads { n_heads: 3, n_kv_heads: 3, head_dim: 1 },
+    Heads { n_heads: 16, n_kv_heads: 2, head_dim: 48 },
 ];
 
 const MASKS: [Mask; 6] = [
@@ -42,27 +43,49 @@ pub(super) fn add(list: &mut Vec<Case>) {
                 "{mask:?}, {n_past} cached, {rows} new, {} over {} heads of {}, scale {scale}",
                 heads.n_heads, heads.n_kv_heads, heads.head_dim
             );
-            push(list, "Attention", Exact, name, move || attention(n_past, rows, mask, heads, scale, spread));
+            push(list, "Attention", Exact, name, move || attention(n_past, rows, mask, heads, scale, spread, KvType::F32));
         }
     }
     let heads = HEADS[1];
     for (name, spread) in [("values over 80 binades", Spread::Wide), ("ties", Spread::Coarse)] {
         for mask in [MASKS[0], MASKS[3]] {
             push(list, "Attention", Exact, format!("{name}, {mask:?}"), move || {
-                attention(40, 30, mask, heads, 0.25, spread)
+                attention(40, 30, mask, heads, 0.25, spread, KvType::F32)
             });
         }
     }
     push(list, "Attention", Exact, "a negative scale".into(), move || {
-        attention(20, 20, MASKS[2], heads, -0.5, Spread::Unit)
+        attention(20, 20, MASKS[2], heads, -0.5, Spread::Unit, KvType::F32)
     });
     push(list, "Attention", Exact, "scores that overflow".into(), move || {
-        attention(4, 4, MASKS[0], heads, 1.0, Spread::Huge)
+        attention(4, 4, MASKS[0], heads, 1.0, Spread::Huge, KvType::F32)
     });
     push(list, "Attention", Exact, "without a cache".into(), move || no_cache(37, HEADS[3]));
     push(list, "KvAppend", Exact, "the cache grows by passes of 1, 5 and 16".into(), move || {
-        passes(&[1, 5, 16, 3])
+        passes(&[1, 5, 16, 3], KvType::F32)
     });
+    for kv_type in [KvType::F16, KvType::I8] {
+        let name = |what: &str| format!("{what}, cache of {}", kv_type.name());
+        for (i, (n_past, rows)) in lengths.into_iter().enumerate() {
+            let (mask, heads) = (MASKS[i % MASKS.len()], HEADS[(5 * i + 1) % HEADS.len()]);
+            let what = format!("{mask:?}, {n_past} cached, {rows} new, {} heads of {}", heads.n_kv_heads, heads.head_dim);
+            push(list, "Attention", Exact, name(&what), move || {
+                attention(n_past, rows, mask, heads, 1.0, Spread::Unit, kv_type)
+            });
+        }
+        let spreads = [
+            ("values over 80 binades", Spread::Wide),
+            ("values around the flush limit", Spread::Tiny),
+            ("ties", Spread::Coarse),
+            ("values that saturate", Spread::Vast),
+        ];
+        for (what, spread) in spreads {
+            push(list, "Attention", Exact, name(what), move || {
+                attention(40, 30, MASKS[3], HEADS[2], 1e-30, spread, kv_type)
+            });
+        }
+        push(list, "KvAppend", Exact, name("passes of 1, 5, 130 and 3"), move || passes(&[1, 5, 130, 3], kv_type));
+    }
 }
 
 /// Queries, keys and values of a pass; the keys and values are appended, attention comes before that.
@@ -73,6 +96,7 @@ fn attention(
     heads: Heads,
     scale: f64,
     spread: Spread,
+    kv_type: KvType,
 ) -> Result<Setup, ComputeError> {
     let (weights, mut noise) = Weights::new(21).finish();
     let Heads { n_heads, n_kv_heads, head_dim } = heads;
@@ -94,7 +118,7 @@ fn attention(
     b.output(y);
     let sizes = [rows * n_heads * head_dim, rows * width, rows * width];
     steps.push((b.finish(), reals(&mut noise, &sizes, spread)));
-    Ok(Setup { weights, layout: KvLayout { widths: vec![width] }, steps })
+    Ok(Setup { weights, layout: KvLayout { widths: vec![width] }, kv_type, steps })
 }
 
 fn reals(noise: &mut Noise, sizes: &[usize], spread: Spread) -> Vec<Data> {
@@ -118,7 +142,7 @@ fn no_cache(rows: usize, heads: Heads) -> Result<Setup, ComputeError> {
 }
 
 /// Two layers of different widths; each pass attends causally and appends.
-fn passes(lengths: &[usize]) -> Result<Setup, ComputeError> {
+fn passes(lengths: &[usize], kv_type: KvType) -> Result<Setup, ComputeError> {
     let (weights, mut noise) = Weights::new(23).finish();
     let (mut n_past, mut steps) = (0, Vec::new());
     for &rows in lengths {
@@ -148,5 +172,5 @@ fn passes(lengths: &[usize]) -> Result<Setup, ComputeError> {
         steps.push((b.finish(), inputs));
         n_past += rows;
     }
-    Ok(Setup { weights, layout: KvLayout { widths: vec![10, 17] }, steps })
+    Ok(Setup { weights, layout: KvLayout { widths: vec![10, 17] }, kv_type, steps })
 }

@@ -5,7 +5,7 @@ use redraft_gguf::DType;
 use super::{Case, Data, Setup, Spread, Weights, push, single};
 use crate::Numerics::Exact;
 use crate::op::{Activation, GateUp, Mask};
-use crate::{AttentionSpec, ComputeError, Kind, KvLayout, Numerics, ProgramBuilder};
+use crate::{AttentionSpec, ComputeError, Kind, KvLayout, KvType, Numerics, ProgramBuilder};
 
 /// A shape of experts.
 #[derive(Debug, Clone, Copy)]
@@ -156,5 +156,5 @@ fn layer() -> Result<Setup, ComputeError> {
         let u = (0..rows).map(|_| noise.unit().abs()).collect();
         steps.push((b.finish(), vec![Data::Int(noise.ids(rows, vocab)), Data::Real(u)]));
     }
-    Ok(Setup { weights, layout: KvLayout { widths: vec![kv] }, steps })
+    Ok(Setup { weights, layout: KvLayout { widths: vec![kv] }, kv_type: KvType::F32, steps })
 }

@@ -14,7 +14,7 @@
 //! k=1: …                         k=1: …                     t1: …
 //! ```
 
-use crate::cpu::vector::{Isa, Row16};
+use crate::cpu::vector::{Isa, LANES, Row16};
 use crate::math::Lanes;
 
 /// Adds `panel` times `x` to `sums`; the number of tokens is the length of `sums`, one of `Isa::GROUPS`.
@@ -49,5 +49,46 @@ fn tokens<S: Isa, const M: usize>(s: S, panel: &[Row16], x: &[f32], sums: &mut [
     }
     for m in 0..M {
         s.store(acc[m], &mut sums[m]);
+    }
+}
+
+/// Adds products to a square of sums: `sums[i] = sums[i] + panel[k] * x[k][i]`, sequential over `k`. Attention's
+/// kernel: queries, keys and values all lie in panels `[k][16]`, so either factor can be the one that is spread.
+#[inline(always)]
+pub(crate) fn square<S: Isa>(s: S, panel: &[Row16], x: &[Row16], sums: &mut [Row16]) {
+    if S::GROUPS.contains(&16) {
+        columns::<S, 0, 16>(s, panel, x, sums);
+    } else if S::GROUPS.contains(&6) {
+        columns::<S, 0, 6>(s, panel, x, sums);
+        columns::<S, 6, 6>(s, panel, x, sums);
+        columns::<S, 12, 4>(s, panel, x, sums);
+    } else {
+        columns::<S, 0, 2>(s, panel, x, sums);
+        columns::<S, 2, 2>(s, panel, x, sums);
+        columns::<S, 4, 2>(s, panel, x, sums);
+        columns::<S, 6, 2>(s, panel, x, sums);
+        columns::<S, 8, 2>(s, panel, x, sums);
+        columns::<S, 10, 2>(s, panel, x, sums);
+        columns::<S, 12, 2>(s, panel, x, sums);
+        columns::<S, 14, 2>(s, panel, x, sums);
+    }
+}
+
+/// Columns `AT .. AT + M` of `x`.
+#[inline(always)]
+fn columns<S: Isa, const AT: usize, const M: usize>(s: S, panel: &[Row16], x: &[Row16], sums: &mut [Row16]) {
+    assert!(x.len() == panel.len() && sums.len() == LANES, "panels and sums fit");
+    let mut acc = [s.splat(0.0); M];
+    for m in 0..M {
+        acc[m] = s.load(&sums[AT + m]);
+    }
+    for (w, x) in panel.iter().zip(x) {
+        let w = s.load(w);
+        for m in 0..M {
+            acc[m] = acc[m].add(s.splat(x[AT + m]).mul(w));
+        }
+    }
+    for m in 0..M {
+        s.store(acc[m], &mut sums[AT + m]);
     }
 }

@@ -8,6 +8,7 @@ pub(super) mod elementwise;
 pub(super) mod gemm;
 pub(super) mod int8;
 pub(super) mod int_unpack;
+pub(super) mod kv;
 pub(super) mod norm;
 pub(super) mod pack;
 pub(super) mod rope;

@@ -1,4 +1,4 @@
-//! Soft-max of a row, and its two halves as attention uses them.
+//! Soft-max of a row, and its parts for 16 queries of attention at once.
 //!
 //! 1. The maximum, which has no order: there is one zero, +0.
 //! 2. `e = exp(x - max)`, summed in the order of the contract: lane `i mod 16`, then the tree.
@@ -6,8 +6,8 @@
 
 use std::ops::Range;
 
-use crate::cpu::vector::{Isa, LANES};
-use crate::math::{self, Lanes};
+use crate::cpu::vector::{Isa, LANES, Row16};
+use crate::math::{self, IntLanes, Lanes};
 
 /// The largest element, minus infinity of nothing.
 #[inline(always)]
@@ -44,35 +44,116 @@ pub(crate) fn softmax<S: Isa>(s: S, x: &[f32], out: &mut [f32]) {
     s.store_part(math::flush(last.mul(r)), out_tail);
 }
 
-/// Turns the scores of one query into exponentials and returns the reciprocal of their sum.
-///
-/// `scores[i]` belongs to a key whose number is `i` modulo 16, so lanes are those of the contract. Outside
-/// `visible` the scores are ignored and become 0. The length is a multiple of 16.
-#[inline(always)]
-pub(crate) fn attend<S: Isa>(s: S, scores: &mut [f32], visible: Range<usize>, scale: Option<f32>) -> f32 {
-    let (blocks, rest) = scores.as_chunks_mut::<LANES>();
-    assert!(rest.is_empty(), "whole blocks of keys");
-    let seen = visible.start / LANES..visible.end.div_ceil(LANES);
-    blocks[..seen.start].fill([0.0; LANES]);
-    blocks[seen.end..].fill([0.0; LANES]);
-    let blocks = &mut blocks[seen.clone()];
-    if let Some(scale) = scale {
-        let scale = s.splat(scale);
-        for x in &mut *blocks {
-            s.store(s.load(x).mul(scale), x);
+/// Which keys each of 16 queries sees. A context has fewer than 2^31 of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Visible {
+    start: [i32; LANES],
+    end: [i32; LANES],
+    /// What all of them see.
+    by_all: Range<usize>,
+    /// What some of them see.
+    pub(crate) by_some: Range<usize>,
+}
+
+impl Visible {
+    /// From the keys that each lane sees.
+    pub(crate) fn new(seen: [Range<usize>; LANES]) -> Visible {
+        let ends = |pick: fn(&Range<usize>) -> usize| {
+            let it = seen.iter().map(pick);
+            (it.clone().min().unwrap_or(0), it.max().unwrap_or(0))
+        };
+        let ((first, last_start), (first_end, last)) = (ends(|r| r.start), ends(|r| r.end));
+        Visible {
+            start: std::array::from_fn(|i| seen[i].start as i32),
+            end: std::array::from_fn(|i| seen[i].end as i32),
+            by_all: last_start..first_end,
+            by_some: first..last,
         }
     }
-    // Minus infinity never is the maximum, and its exponential is +0.
-    let flat = blocks.as_flattened_mut();
-    let base = seen.start * LANES;
-    flat[..visible.start - base].fill(f32::NEG_INFINITY);
-    flat[visible.end - base..].fill(f32::NEG_INFINITY);
-    let m = s.splat(max(s, flat));
-    let mut acc = s.splat(0.0);
-    for x in blocks {
-        let e = math::exp(s.load(x).sub(m));
-        acc = acc.add(e);
-        s.store(e, x);
+}
+
+/// Scales the scores of a block of 16 keys from key `first` on, makes those minus infinity that a query does not see,
+/// and raises the maxima. `scores[key]` has a lane for each query.
+#[inline(always)]
+pub(crate) fn peaks<S: Isa>(
+    s: S,
+    scores: &mut [Row16],
+    first: usize,
+    seen: &Visible,
+    scale: Option<f32>,
+    max: &mut Row16,
+) {
+    let mut m = s.load(max);
+    if seen.by_all.start <= first && first + LANES <= seen.by_all.end {
+        match scale {
+            Some(scale) => {
+                for x in scores {
+                    let v = s.load(x).mul(s.splat(scale));
+                    m = m.max(v);
+                    s.store(v, x);
+                }
+            }
+            None => {
+                for x in scores {
+                    m = m.max(s.load(x));
+                }
+            }
+        }
+        return s.store(m, max);
     }
-    math::recip(s.sum(acc))
+    let (start, end) = (s.load_int(&seen.start), s.load_int(&seen.end));
+    let hidden = s.splat(f32::NEG_INFINITY);
+    for (i, x) in scores.iter_mut().enumerate() {
+        let mut v = s.load(x);
+        if let Some(scale) = scale {
+            v = v.mul(s.splat(scale));
+        }
+        let key = (first + i) as i32;
+        // Minus infinity never is the maximum, and its exponential is +0.
+        v = v.if_int_lt(start, start.splat(key + 1), hidden);
+        v = v.if_int_lt(start.splat(key), end, hidden);
+        m = m.max(v);
+        s.store(v, x);
+    }
+    s.store(m, max);
+}
+
+/// Exponentials of scores for 16 queries, and their sums: key `i` goes to accumulator `i` modulo 16, as the contract
+/// says, so the first score belongs to a multiple of 16.
+#[inline(always)]
+pub(crate) fn exponentials<S: Isa>(
+    s: S,
+    scores: &[Row16],
+    max: &Row16,
+    sums: &mut [Row16; LANES],
+    out: &mut [Row16],
+) {
+    let ((blocks, rest), (out, _)) = (scores.as_chunks::<LANES>(), out.as_chunks_mut::<LANES>());
+    assert!(rest.is_empty() && blocks.len() == out.len(), "whole blocks of keys");
+    // There is one zero, +0.
+    let m = s.load(max).add(s.splat(0.0));
+    for (block, out) in blocks.iter().zip(out) {
+        for i in 0..LANES {
+            let e = math::exp(s.load(&block[i]).sub(m));
+            s.store(s.load(&sums[i]).add(e), &mut sums[i]);
+            s.store(e, &mut out[i]);
+        }
+    }
+}
+
+/// Reciprocals of the totals of [`exponentials`].
+#[inline(always)]
+pub(crate) fn inverses<S: Isa>(s: S, sums: &[Row16; LANES], out: &mut Row16) {
+    let mut acc = [s.splat(0.0); LANES];
+    for i in 0..LANES {
+        acc[i] = s.load(&sums[i]);
+    }
+    let mut half = LANES / 2;
+    while half > 0 {
+        for i in 0..half {
+            acc[i] = acc[i].add(acc[i + half]);
+        }
+        half /= 2;
+    }
+    s.store(math::recip(acc[0]), out);
 }

@@ -1,65 +1,55 @@
 //! Attention: two passes, all scores of a block of queries, then all values.
 //!
-//! A tile is one KV head and a block of tokens; its queries are the rows (token, head of the group). Keys are
-//! numbered from the start of the sequence, columns of the score matrix start at a multiple of 16.
+//! The rows of the pass are first written behind those of the cache ([`Panels`]), so keys `0..n_past + T` lie in one
+//! place, in the panels that the kernel reads. A tile is one KV head and a block of tokens; its queries are the rows
+//! (token, head of the group), 16 to a panel. All query heads of a group share the panels of their KV head.
 //!
-//! 1. Queries are packed. For each 16 keys, a panel `[channel][16 keys]` is made, and the matrix kernel
-//!    gives 16 scores per query: `q·k`, sequential over the channels.
-//! 2. Row by row, scores become exponentials ([`attend`](crate::cpu::kernels::softmax::attend)); keys that
-//!    the query does not see become 0.
-//! 3. For each [`DEPTH`] keys the exponentials are packed, and for each 16 channels the values are a panel
-//!    `[key][16 channels]` as they stand: the matrix kernel adds, sequential over the keys. A product with an
-//!    invisible key is ±0 and leaves the sum, which is never -0, as it is.
-//! 4. One multiplication by the reciprocal of the sum of exponentials.
-//!
-//! Groups of queries skip the panels that none of their queries sees.
+//! 1. Queries are packed, `[channel][16 queries]`. For each 16 keys that a panel of queries sees, the kernel gives
+//!    `[16 keys][16 queries]` scores, a lane being a query: `q·k`, sequential over the channels. What a query does not
+//!    see becomes minus infinity, and the maxima are kept.
+//! 2. Page by page, scores become exponentials in a buffer that stays in the second cache; their sums are kept. They
+//!    lie `[key][16 queries]`, which is the form in which the kernel takes them as factors of the values.
+//! 3. For each 16 channels, the values of the page are a panel `[key][16 channels]` as they stand: the kernel adds,
+//!    sequential over the keys. A product with an invisible key is ±0 and leaves the sum, which is never -0, as it is.
+//! 4. At the end, one multiplication by the reciprocal of the sum of exponentials.
 
 use std::ops::Range;
 
-use super::packed::{groups, interleave};
-use super::panel::DEPTH;
+use crate::cpu::cache::{New, PAGE, Panels};
+use crate::cpu::kernels::softmax::Visible;
+use crate::cpu::ops::panel::DEPTH;
 use crate::cpu::pool::Grid;
 use crate::cpu::table::Table;
 use crate::cpu::vector::{LANES, Row16};
 use crate::cpu::{Cpu, Cx};
 use crate::{ComputeError, op};
 
-/// Queries of a tile that make the packing of keys and values cheap beside the products.
-const QUERIES: usize = 144;
+/// Panels of queries that share a panel of keys or values while it is in the first cache.
+const PANELS: usize = 8;
 
-/// Scores that a thread holds at most (4 MiB), unless one token alone has more.
-const SCORES: usize = 1 << 20;
+/// Rows of 16 scores that a tile holds (8 MiB), unless one panel of queries alone has more.
+const SCORES: usize = 1 << 17;
 
-/// Keys or values of one head: those of the cache, then those of the pass.
-#[derive(Clone, Copy)]
-struct Source<'a> {
-    past: &'a [f32],
-    new: &'a [f32],
-    n_past: usize,
-    width: usize,
-    /// First channel of the head.
-    at: usize,
-    head_dim: usize,
-}
-
-impl<'a> Source<'a> {
-    fn row(&self, key: usize) -> &'a [f32] {
-        let (x, row) = if key < self.n_past { (self.past, key) } else { (self.new, key - self.n_past) };
-        &x[row * self.width + self.at..][..self.head_dim]
-    }
-}
+/// Tiles that each thread gets at least, so that none waits long for the last.
+const TILES: usize = 8;
 
 /// Buffers of one thread.
 #[derive(Default)]
 pub(crate) struct Buffers {
-    queries: Vec<f32>,
-    panel: Vec<Row16>,
+    queries: Vec<Row16>,
+    scores: Vec<Row16>,
+    factors: Vec<Row16>,
     sums: Vec<Row16>,
-    scores: Vec<f32>,
-    packed: Vec<f32>,
-    values: Vec<Row16>,
-    inverse: Vec<f32>,
-    zeros: Vec<f32>,
+    keys: Vec<Row16>,
+    values: [Vec<Row16>; 2],
+}
+
+/// What a panel of 16 queries has beside its scores.
+struct Panel {
+    seen: Visible,
+    max: Row16,
+    /// Sums of exponentials, by the number of the key modulo 16.
+    sums: [Row16; LANES],
 }
 
 /// One tile: `n` queries of one KV head.
@@ -69,111 +59,155 @@ struct Head<'a, Q: Fn(usize) -> &'a [f32], M: Fn(usize) -> Range<usize>> {
     query: Q,
     /// Keys that query `i` sees.
     visible: M,
-    keys: Source<'a>,
-    values: Source<'a>,
+    cache: &'a Panels,
+    /// Channels of the head.
+    channels: Range<usize>,
     scale: Option<f32>,
 }
 
 impl<'a, Q: Fn(usize) -> &'a [f32], M: Fn(usize) -> Range<usize>> Head<'a, Q, M> {
-    /// The keys that some query of `of` sees.
-    fn span(&self, of: Range<usize>) -> Range<usize> {
-        of.map(&self.visible).reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0)
+    /// The query of a lane; lanes beyond the last query repeat it.
+    fn lane(&self, panel: usize, lane: usize) -> usize {
+        (panel * LANES + lane).min(self.n - 1)
     }
 
-    /// Groups of queries that see some key of `keys`.
-    fn seeing(&self, keys: &Range<usize>) -> impl Iterator<Item = (usize, usize)> {
-        groups(self.table.groups, 0, self.n).filter(move |&(at, size)| {
-            let span = self.span(at..at + size);
-            span.start < keys.end && keys.start < span.end
-        })
+    /// Fills `buf.sums`, `[channels / 16][panel][16 queries]` sums of 16 channels each. Returns the reciprocals by
+    /// which they are to be multiplied.
+    fn run(&self, buf: &mut Buffers) -> Vec<Row16> {
+        let panel = |p| Panel {
+            seen: Visible::new(std::array::from_fn(|lane| (self.visible)(self.lane(p, lane)))),
+            max: [f32::NEG_INFINITY; LANES],
+            sums: [[0.0; LANES]; LANES],
+        };
+        let mut panels: Vec<Panel> = (0..self.n.div_ceil(LANES)).map(panel).collect();
+        let spans = || panels.iter().map(|p| &p.seen.by_some);
+        let first = spans().map(|s| s.start).min().unwrap_or(0);
+        let end = spans().map(|s| s.end).max().unwrap_or(0);
+        let all = first / LANES * LANES..end.next_multiple_of(LANES);
+        self.scores(&mut panels, &all, buf);
+        self.products(&mut panels, &all, buf);
+        let inverse = |p: &Panel| {
+            let mut out = [0.0; LANES];
+            (self.table.inverses)(&p.sums, &mut out);
+            out
+        };
+        panels.iter().map(inverse).collect()
     }
 
-    /// Fills `buf.values`, `[channels / 16][queries]` sums of 16 channels each, and `buf.inverse`.
-    fn run(&self, buf: &mut Buffers) {
-        let head_dim = self.keys.head_dim;
-        let span = self.span(0..self.n);
-        let base = span.start / LANES * LANES;
-        let width = (span.end - base).next_multiple_of(LANES);
-        buf.zeros.resize(head_dim, 0.0);
-        self.scores(&span, base, width, buf);
-
-        buf.inverse.clear();
-        for (i, scores) in buf.scores.chunks_exact_mut(width).take(self.n).enumerate() {
-            let seen = (self.visible)(i);
-            let seen = seen.start - base..seen.end - base;
-            buf.inverse.push((self.table.attend)(scores, seen, self.scale));
+    /// `buf.scores[panel][key] = q · k` for the keys `all`.
+    fn scores(&self, panels: &mut [Panel], all: &Range<usize>, buf: &mut Buffers) {
+        let (table, d, n) = (self.table, self.channels.len(), panels.len());
+        grow(&mut buf.queries, panels.len() * d);
+        grow(&mut buf.scores, panels.len() * all.len());
+        for (p, queries) in buf.queries.chunks_exact_mut(d).take(panels.len()).enumerate() {
+            let rows: [&[f32]; LANES] = std::array::from_fn(|lane| (self.query)(self.lane(p, lane)));
+            (table.pack)(&rows, queries);
         }
-        self.products(&span, base, width, buf);
-    }
-
-    /// `buf.scores[query][key - base] = q · k`.
-    fn scores(&self, span: &Range<usize>, base: usize, width: usize, buf: &mut Buffers) {
-        let (table, head_dim) = (self.table, self.keys.head_dim);
-        buf.queries.resize(self.n * head_dim, 0.0);
-        for (at, size) in groups(table.groups, 0, self.n) {
-            interleave(
-                size,
-                |i| (self.query)(at + i),
-                |x| x,
-                &mut buf.queries[at * head_dim..][..size * head_dim],
-            );
-        }
-        if buf.scores.len() < self.n * width {
-            buf.scores.resize(self.n * width, 0.0);
-        }
-        buf.panel.resize(buf.panel.len().max(head_dim), [0.0; LANES]);
-        for first in (base..base + width).step_by(LANES) {
-            let mut rows: [&[f32]; LANES] = [&buf.zeros; LANES];
-            for (key, row) in (first..).zip(&mut rows) {
-                if span.contains(&key) {
-                    *row = self.keys.row(key);
-                }
-            }
-            let panel = &mut buf.panel[..head_dim];
-            (table.pack)(&rows, panel);
-            for (at, size) in self.seeing(&(first..first + LANES)) {
-                buf.sums.clear();
-                buf.sums.resize(size, [0.0; LANES]);
-                (table.gemm)(panel, &buf.queries[at * head_dim..][..size * head_dim], &mut buf.sums);
-                for (i, sums) in buf.sums.iter().enumerate() {
-                    buf.scores[(at + i) * width + first - base..][..LANES].copy_from_slice(sums);
+        for key in all.clone().step_by(LANES) {
+            let keys = self.cache.keys(table, key, self.channels.clone(), &mut buf.keys);
+            for from in (0..d).step_by(DEPTH) {
+                let part = from..d.min(from + DEPTH);
+                for (p, panel) in panels.iter_mut().enumerate() {
+                    if from == 0 {
+                        self.cache.prefetch_keys(key + LANES, &self.channels, [p, n]);
+                    }
+                    let span = &panel.seen.by_some;
+                    if key + LANES <= span.start || span.end <= key {
+                        continue;
+                    }
+                    let scores = &mut buf.scores[p * all.len() + key - all.start..][..LANES];
+                    if from == 0 {
+                        scores.fill([0.0; LANES]);
+                    }
+                    let queries = &buf.queries[p * d..][part.clone()];
+                    (table.square)(queries, &keys[part.clone()], scores);
+                    if part.end == d {
+                        (table.peaks)(scores, key, &panel.seen, self.scale, &mut panel.max);
+                    }
                 }
             }
         }
     }
 
-    /// `buf.values[c][query]` = sum over the keys of exponential times 16 channels of the value.
-    fn products(&self, span: &Range<usize>, base: usize, width: usize, buf: &mut Buffers) {
-        let (table, head_dim) = (self.table, self.values.head_dim);
-        let across = head_dim.div_ceil(LANES);
-        buf.values.clear();
-        buf.values.resize(across * self.n, [0.0; LANES]);
-        buf.panel.resize(buf.panel.len().max(DEPTH), [0.0; LANES]);
-        buf.packed.resize(buf.packed.len().max(self.n * DEPTH), 0.0);
-        for first in (0..width).step_by(DEPTH) {
-            let depth = DEPTH.min(width - first);
-            let keys = base + first..base + first + depth;
-            for (at, size) in self.seeing(&keys) {
-                let row = |i: usize| &buf.scores[(at + i) * width + first..][..depth];
-                interleave(size, row, |x| x, &mut buf.packed[at * DEPTH..][..size * depth]);
+    /// Starts loading the values after those of the 16 channels before `c` of the head: the next channels, or the next
+    /// page.
+    fn prefetch_values(&self, keys: &Range<usize>, all: &Range<usize>, c: usize, part: [usize; 2]) {
+        let channel = self.channels.start + c * LANES;
+        if channel < self.channels.end {
+            self.cache.prefetch_values(keys, channel, part);
+        } else if keys.end < all.end {
+            let next = keys.end..all.end.min(keys.end + PAGE);
+            self.cache.prefetch_values(&next, self.channels.start, part);
+        }
+    }
+
+    /// `buf.sums[c][panel][query]` = sum over the keys of exponential times 16 channels of the value.
+    fn products(&self, panels: &mut [Panel], all: &Range<usize>, buf: &mut Buffers) {
+        let (table, across) = (self.table, self.channels.len().div_ceil(LANES));
+        buf.sums.clear();
+        buf.sums.resize(across * panels.len() * LANES, [0.0; LANES]);
+        grow(&mut buf.factors, panels.len() * PAGE);
+        for page in (all.start / PAGE * PAGE..all.end).step_by(PAGE) {
+            let keys = all.start.max(page)..all.end.min(page + PAGE);
+            // What a panel sees of the page, in whole blocks.
+            let seen = |panel: &Panel| {
+                let span = &panel.seen.by_some;
+                let from = (span.start / LANES * LANES).max(keys.start);
+                from..span.end.next_multiple_of(LANES).min(keys.end).max(from)
+            };
+            for (p, panel) in panels.iter_mut().enumerate() {
+                let seen = seen(panel);
+                let scores = &buf.scores[p * all.len()..][seen.start - all.start..seen.end - all.start];
+                let factors = &mut buf.factors[p * PAGE..][..seen.len()];
+                (table.exponentials)(scores, &panel.max, &mut panel.sums, factors);
             }
             for c in 0..across {
-                let channels = c * LANES..head_dim.min((c + 1) * LANES);
-                let panel = &mut buf.panel[..depth];
-                for (key, out) in keys.clone().zip(&mut *panel) {
-                    let n = if span.contains(&key) { channels.len() } else { 0 };
-                    if n > 0 {
-                        out[..n].copy_from_slice(&self.values.row(key)[channels.clone()]);
-                    }
-                    out[n..].fill(0.0);
-                }
-                for (at, size) in self.seeing(&keys) {
-                    let sums = &mut buf.values[c * self.n + at..][..size];
-                    (table.gemm)(panel, &buf.packed[at * DEPTH..][..size * depth], sums);
+                let channel = self.channels.start + c * LANES;
+                let values = self.cache.values(table, keys.clone(), channel, &mut buf.values);
+                for (p, panel) in panels.iter().enumerate() {
+                    self.prefetch_values(&keys, all, c + 1, [p, panels.len()]);
+                    let seen = seen(panel);
+                    let values = &values[seen.start - keys.start..seen.end - keys.start];
+                    let factors = &buf.factors[p * PAGE..][..seen.len()];
+                    let sums = &mut buf.sums[(c * panels.len() + p) * LANES..][..LANES];
+                    (table.square)(values, factors, sums);
                 }
             }
         }
     }
+}
+
+/// Makes room for `n` rows, whose numbers are not meaningful.
+fn grow(x: &mut Vec<Row16>, n: usize) {
+    if x.len() < n {
+        x.resize(n, [0.0; LANES]);
+    }
+}
+
+/// Row boundaries of tiles that see about as many keys each.
+fn bands(o: &op::Attention, threads: usize) -> Vec<usize> {
+    let tokens = o.q.rows();
+    let group = o.n_heads / o.n_kv_heads;
+    let seen = |row: usize| o.mask.visible(o.n_past, tokens, row);
+    let total: usize = (0..tokens).map(|row| seen(row).len()).sum();
+    let target = (total * o.n_kv_heads).div_ceil(threads * TILES);
+    // Whole panels of queries where the group allows it.
+    let unit = (LANES / group).max(1);
+    let mut bands = vec![0];
+    let (mut start, mut work) = (0, 0);
+    for at in (0..tokens).step_by(unit) {
+        let next = tokens.min(at + unit);
+        let here: usize = (at..next).map(|row| seen(row).len()).sum();
+        let panels = ((next - start) * group).div_ceil(LANES);
+        let height = seen(next - 1).end - seen(start).start;
+        if start < at && (work + here > target || panels > PANELS || panels * height > SCORES) {
+            bands.push(at);
+            (start, work) = (at, 0);
+        }
+        work += here;
+    }
+    bands.push(tokens);
+    bands
 }
 
 pub(crate) fn run(cpu: &mut Cpu, o: &op::Attention, cx: &mut Cx<'_>) -> Result<(), ComputeError> {
@@ -182,22 +216,37 @@ pub(crate) fn run(cpu: &mut Cpu, o: &op::Attention, cx: &mut Cx<'_>) -> Result<(
         cx.put_real(o.out, out);
         return Ok(());
     }
-    let (tokens, head_dim) = (o.q.rows(), o.head_dim);
-    let (q, k, v) = (cx.real(o.q), cx.real(o.k), cx.real(o.v));
-    let (past_k, past_v): (&[f32], &[f32]) =
-        cx.cache(o.cache_layer).map_or((&[], &[]), |c| (c.k.as_slice(), c.v.as_slice()));
-    // Without a cache the keys of the pass are all there are.
-    let n_past = if o.cache_layer.is_some() { o.n_past } else { 0 };
-    let scale = (o.scale != 1.0).then_some(o.scale as f32);
-    let (width, kv_width) = (o.q.cols(), o.k.cols());
-    let group = o.n_heads / o.n_kv_heads;
-    let per = (QUERIES / group).min(SCORES / (n_past + tokens).max(1) / group).max(1);
-    let mut bands: Vec<usize> = (0..tokens).step_by(per).collect();
-    bands.push(tokens);
+    let inputs = [o.q, o.k, o.v];
+    match o.cache_layer {
+        Some(layer) => {
+            let (cache, [q, keys, values]) = cx.cache(layer, inputs);
+            cache.write(cpu, &New { first: o.n_past, keys, values })?;
+            attend(cpu, o, cache, q, &mut out);
+        }
+        // Without a cache the keys of the pass are all there are.
+        None => {
+            let [q, keys, values] = inputs.map(|v| cx.real(v));
+            let mut cache = std::mem::take(&mut cpu.passing);
+            cache.fit(o.k.cols());
+            let written = cache.write(cpu, &New { first: 0, keys, values });
+            if written.is_ok() {
+                attend(cpu, o, &cache, q, &mut out);
+            }
+            cpu.passing = cache;
+            written?;
+        }
+    }
+    cx.put_real(o.out, out);
+    Ok(())
+}
 
+fn attend(cpu: &Cpu, o: &op::Attention, cache: &Panels, q: &[f32], out: &mut [f32]) {
+    let (tokens, width, head_dim) = (o.q.rows(), o.q.cols(), o.head_dim);
+    let group = o.n_heads / o.n_kv_heads;
     let (table, pool) = (cpu.table, &cpu.pool);
+    let bands = bands(o, pool.threads());
     let grid = Grid { cols: width, bands: &bands, tile_cols: group * head_dim };
-    pool.tiles(&mut out, grid, |thread, mut tile| {
+    pool.tiles(out, grid, |thread, mut tile| {
         let buf = &mut cpu.scratch(thread).attention;
         let (first, cols) = (tile.row, tile.col);
         let at = cols / (group * head_dim) * head_dim;
@@ -205,34 +254,28 @@ pub(crate) fn run(cpu: &mut Cpu, o: &op::Attention, cx: &mut Cx<'_>) -> Result<(
             table,
             n: tile.rows * group,
             query: |i| &q[(first + i / group) * width + cols + i % group * head_dim..][..head_dim],
-            visible: |i| o.mask.visible(n_past, tokens, first + i / group),
-            keys: Source { past: past_k, new: k, n_past, width: kv_width, at, head_dim },
-            values: Source { past: past_v, new: v, n_past, width: kv_width, at, head_dim },
-            scale,
+            visible: |i| o.mask.visible(o.n_past, tokens, first + i / group),
+            cache,
+            channels: at..at + head_dim,
+            scale: (o.scale != 1.0).then_some(o.scale as f32),
         };
-        head.run(buf);
-        let n = head.n;
-        for i in 0..n {
+        let inverses = head.run(buf);
+        let stride = head.n.next_multiple_of(LANES);
+        for i in 0..head.n {
             let out = &mut tile.row_mut(i / group)[i % group * head_dim..][..head_dim];
+            let inverse = inverses[i / LANES][i % LANES];
             for (c, out) in out.chunks_mut(LANES).enumerate() {
-                out.copy_from_slice(&buf.values[c * n + i][..out.len()]);
+                (table.scale)(&buf.sums[c * stride + i][..out.len()], inverse, out);
             }
-            scale_in_place(table, buf.inverse[i], out);
         }
     });
-    cx.put_real(o.out, out);
-    Ok(())
 }
 
-/// `x = flush(x * by)`.
-fn scale_in_place(table: &Table, by: f32, x: &mut [f32]) {
-    let (whole, tail) = x.as_chunks_mut::<LANES>();
-    for x in whole {
-        let from = *x;
-        (table.scale)(&from, by, x);
-    }
-    let n = tail.len();
-    let mut from = [0.0; LANES];
-    from[..n].copy_from_slice(tail);
-    (table.scale)(&from[..n], by, tail);
+/// Appends keys and values of this pass to the cache.
+pub(crate) fn append(cpu: &mut Cpu, o: &op::KvAppend, cx: &mut Cx<'_>) -> Result<(), ComputeError> {
+    let (cache, [keys, values]) = cx.cache(o.layer, [o.k, o.v]);
+    let first = cache.len();
+    cache.write(cpu, &New { first, keys, values })?;
+    cache.commit(first + o.k.rows());
+    Ok(())
 }

@@ -120,7 +120,7 @@ impl Isa for Avx2 {
     }
     #[inline(always)]
     fn prefetch(self, bytes: &[u8]) {
-        super::prefetch(bytes);
+        super::prefetch::<_MM_HINT_T0>(bytes.as_ptr(), bytes.len());
     }
     /// Bytes 0 and 2 in the first word, 1 and 3 in the second, each as 16 bits.
     #[inline(always)]

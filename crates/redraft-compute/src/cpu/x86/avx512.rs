@@ -141,7 +141,7 @@ impl Isa for Avx512 {
     }
     #[inline(always)]
     fn prefetch(self, bytes: &[u8]) {
-        super::prefetch(bytes);
+        super::prefetch::<_MM_HINT_T0>(bytes.as_ptr(), bytes.len());
     }
 
     // Products of small integers are not part of AVX-512F. Every such machine has AVX2, which does them by halves.

@@ -6,12 +6,11 @@ pub(super) mod avx512;
 pub(in crate::cpu) mod peak;
 pub(super) mod vnni;
 
-/// Asks for all cache lines of the bytes.
+/// Starts loading `bytes` bytes from `at` on; the hint is one of `_MM_HINT_*`, the level of the cache.
 #[inline(always)]
-fn prefetch(bytes: &[u8]) {
-    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    for at in (0..bytes.len()).step_by(64) {
-        // SAFETY: part of every x86-64 machine; a prefetch cannot fault.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(at).cast()) };
+pub(super) fn prefetch<const HINT: i32>(at: *const u8, bytes: usize) {
+    for line in (0..bytes).step_by(64) {
+        // SAFETY: a prefetch is a hint that may name any address, and belongs to the baseline of x86-64.
+        unsafe { std::arch::x86_64::_mm_prefetch::<HINT>(at.wrapping_add(line).cast()) };
     }
 }
