@@ -41,8 +41,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let u: Vec<f64> = (0..canvas_len).map(|p| rng::uniform(0, 0, 0, p)).collect();
     for i in 0..passes {
         let start = Instant::now();
-        let previous = if i == 0 { Previous::None } else { Previous::Kept };
-        let pass = CanvasPass { ids: &ids, previous, sampling: Some((0.8, &u)) };
+        let temperature = 0.8;
+        let previous = if i == 0 { Previous::None } else { Previous::Kept { temperature } };
+        let pass = CanvasPass { ids: &ids, previous, sampling: Some((temperature, &u)) };
         let result = canvas_pass(&mut model, &session, pass, &mut ())?;
         report(&format!("canvas of {canvas_len} tokens, pass {i}"), start);
         let bytes: Vec<u8> = result.argmax.iter().flat_map(|id| id.to_le_bytes()).collect();

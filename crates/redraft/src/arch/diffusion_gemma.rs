@@ -1,7 +1,7 @@
 //! DiffusionGemma: a Gemma-4 mixture of experts that reads its prompt causally and denoises a canvas
 //! bidirectionally with the same weights. Fact sheet: `docs/models/diffusion-gemma.md`.
 
-use redraft_compute::op::{Activation, Factor, Mask};
+use redraft_compute::op::{Activation, Distribution, Factor, Head, Mask};
 use redraft_compute::{ComputeError, Kind, KvLayout, ProgramBuilder, Val, WeightId};
 use redraft_gguf::Gguf;
 
@@ -275,11 +275,15 @@ impl Arch for DiffusionGemma {
         Ok(x)
     }
 
-    fn canvas(&self, b: &mut ProgramBuilder, ids: Val, prev: Option<Val>) -> Result<Val, ComputeError> {
+    fn canvas(
+        &self,
+        b: &mut ProgramBuilder,
+        ids: Val,
+        previous: Option<Distribution>,
+    ) -> Result<Val, ComputeError> {
         let mut x = self.embed(b, ids)?;
-        if let (Some(prev), Some(sc)) = (prev, &self.self_cond) {
-            let probs = b.softmax(prev)?; // [T, V]
-            let s = b.soft_embed(probs, self.token_embd, (self.config.d_model as f64).sqrt())?; // [T, n]
+        if let (Some(previous), Some(sc)) = (previous, &self.self_cond) {
+            let s = b.soft_embed(previous, self.token_embd, (self.config.d_model as f64).sqrt())?; // [T, n]
             b.tap("sc_soft", s);
             let z = self.norm(b, s, Some(sc.pre_norm))?;
             b.tap("sc_normed", z);
@@ -291,10 +295,10 @@ impl Arch for DiffusionGemma {
         let x = self.norm(b, x, None)?;
         b.tap("inp_region", x);
         let x = self.stack(b, x, true)?;
-        let x = self.result_norm(b, x)?;
-        let y = b.matmul(x, self.output)?; // [T, V]
-        let y = b.softcap(y, self.config.softcap)?;
-        b.tap("logits", y);
-        Ok(y)
+        self.result_norm(b, x)
+    }
+
+    fn head(&self) -> Head {
+        Head { w: self.output, softcap: Some(self.config.softcap) }
     }
 }
