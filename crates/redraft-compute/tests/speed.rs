@@ -208,7 +208,9 @@ fn head_speed() {
     let print = |what: &str, [cpu, wall]: [f64; 2]| {
         println!("{what:52} {cpu:7.3} CPU s  {:6.1} GMAC/s  {wall:7.3} s", macs / cpu);
     };
-    for numerics in Numerics::ALL.iter().copied() {
+    let wanted = std::env::var("SPEED_NUMERICS").ok();
+    for numerics in Numerics::ALL.iter().copied().filter(|n| wanted.as_deref().is_none_or(|w| w == n.name()))
+    {
         println!("{}: {} rows x {k} x {n}, {}, 2 threads", numerics.name(), rows, dtype.name());
         let build = || {
             let mut b = ProgramBuilder::new(&weights, 0, rows);

@@ -103,7 +103,7 @@ macro_rules! kernel_list {
                 (x: &mut [f32], max: f32, r: f32, cut: f32, flags: &mut [u64]);
             /// Adds table rows, weighed by the probabilities that are flagged.
             soft_embed = kernels::stats::soft_embed,
-                (rows: &[f32], columns: [usize; 2], p: &[f32], flags: u64, sums: &mut [f32]);
+                (rows: &[kernels::stats::Columns], p: &[f32], flags: u64, sums: &mut [f32]);
         }
     };
 }

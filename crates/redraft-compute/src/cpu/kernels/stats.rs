@@ -5,8 +5,15 @@ use super::softmax::max;
 use crate::cpu::vector::{Isa, LANES, Row16};
 use crate::math::{self, Lanes};
 
-/// Probabilities that one word of flags describes.
-pub(crate) const BLOCK: usize = 64;
+/// Probabilities that one word of flags describes, 64 at most. With [`COLUMNS`] of them 16 KiB of table rows: half of a
+/// small first-level cache.
+pub(crate) const BLOCK: usize = 32;
+
+/// Columns of the embedding table that lie together.
+pub(crate) const COLUMNS: usize = LANES * size_of::<Columns>() / size_of::<Row16>();
+
+/// Some columns of one row of the embedding table.
+pub(crate) type Columns = [Row16; 8];
 
 /// Statistics of one tile of one row.
 #[derive(Debug, Clone, Copy, Default)]
@@ -106,56 +113,53 @@ pub(crate) fn probabilities<S: Isa>(s: S, x: &mut [f32], max: f32, r: f32, cut: 
     }
 }
 
-/// Adds `p[i] * rows[i]` to `sums` for each `i` whose flag is set, ascending. `rows` holds rows of `width` columns; the
-/// columns `at ..` are meant, as many as there are sums.
+/// Adds `p[i] * rows[i]` to `sums` for each `i` whose flag is set, ascending.
 ///
 /// 1. As many sums as there are registers are loaded.
 /// 2. For each flag: one probability in all lanes, `sum = sum + w * p`, the product rounded before the addition.
 /// 3. The sums are stored.
 #[inline(always)]
-pub(crate) fn soft_embed<S: Isa>(
-    s: S,
-    rows: &[f32],
-    [width, at]: [usize; 2],
-    p: &[f32],
-    flags: u64,
-    sums: &mut [f32],
-) {
+pub(crate) fn soft_embed<S: Isa>(s: S, rows: &[Columns], p: &[f32], flags: u64, sums: &mut [f32]) {
+    assert!(
+        rows.len() == p.len() && flags.checked_shr(rows.len() as u32).unwrap_or(0) == 0,
+        "a row for each flag"
+    );
+    let (groups, tail) = sums.as_chunks_mut::<LANES>();
     let mut done = 0;
-    while sums.len() - done >= 8 * LANES && S::GROUPS[0] >= 16 {
-        columns::<S, 8>(s, rows, [width, at + done], p, flags, &mut sums[done..]);
-        done += 8 * LANES;
+    while groups.len() - done >= 8 && S::GROUPS[0] >= 16 {
+        columns::<S, 8>(s, rows, done, p, flags, &mut groups[done..]);
+        done += 8;
     }
-    while sums.len() - done >= 4 * LANES {
-        columns::<S, 4>(s, rows, [width, at + done], p, flags, &mut sums[done..]);
-        done += 4 * LANES;
+    while groups.len() - done >= 4 {
+        columns::<S, 4>(s, rows, done, p, flags, &mut groups[done..]);
+        done += 4;
     }
-    while sums.len() - done >= LANES {
-        columns::<S, 1>(s, rows, [width, at + done], p, flags, &mut sums[done..]);
-        done += LANES;
+    while groups.len() > done {
+        columns::<S, 1>(s, rows, done, p, flags, &mut groups[done..]);
+        done += 1;
     }
-    let tail = &mut sums[done..];
     let mut rest = flags;
     while rest != 0 && !tail.is_empty() {
         let i = rest.trailing_zeros() as usize;
         rest &= rest - 1;
-        for (sum, &w) in tail.iter_mut().zip(&rows[i * width + at + done..]) {
+        for (sum, &w) in tail.iter_mut().zip(&rows[i][done]) {
             let product = w * p[i];
             *sum += product;
         }
     }
 }
 
+/// The groups of sixteen columns `at .. at + N`.
 #[inline(always)]
 fn columns<S: Isa, const N: usize>(
     s: S,
-    rows: &[f32],
-    [width, at]: [usize; 2],
+    rows: &[Columns],
+    at: usize,
     p: &[f32],
     flags: u64,
-    sums: &mut [f32],
+    sums: &mut [Row16],
 ) {
-    let (sums, _) = sums.as_chunks_mut::<LANES>();
+    let Some(sums) = sums.first_chunk_mut::<N>() else { unreachable!("sums for {N} groups of columns") };
     let mut acc = [s.splat(0.0); N];
     for n in 0..N {
         acc[n] = s.load(&sums[n]);
@@ -164,8 +168,7 @@ fn columns<S: Isa, const N: usize>(
     while rest != 0 {
         let i = rest.trailing_zeros() as usize;
         rest &= rest - 1;
-        let row = &rows[i * width + at..][..N * LANES];
-        let (row, _) = row.as_chunks::<LANES>();
+        let Some(row) = rows[i][at..].first_chunk::<N>() else { unreachable!("{N} groups of columns") };
         let p = s.splat(p[i]);
         for n in 0..N {
             acc[n] = acc[n].add(s.load(&row[n]).mul(p));

@@ -14,20 +14,20 @@ use super::logits::{ROWS, Source};
 use super::operand::Operand;
 use super::packed::resize;
 use super::panel::Matrix;
-use crate::cpu::kernels::stats::BLOCK;
+use crate::cpu::kernels::stats::{BLOCK, COLUMNS, Columns};
 use crate::cpu::pool::Grid;
-use crate::cpu::{Cpu, Cx};
+use crate::cpu::{Cpu, Cx, Scratch};
 use crate::op::{STATS, TILE};
 use crate::{ComputeError, math, op};
 
 /// Blocks of a tile.
 const BLOCKS: usize = TILE / BLOCK;
 
+/// Table rows that a thread unpacks together.
+const UNPACKED: usize = 8;
+
 /// Probabilities that are held at a time (16 MiB).
 const PROBABILITIES: usize = 1 << 22;
-
-/// Columns that a thread treats together: with [`BLOCK`] ids 32 KiB.
-const COLUMNS: usize = 128;
 
 pub(crate) fn run(cpu: &mut Cpu, o: &op::Embed, cx: &mut Cx<'_>) -> Result<(), ComputeError> {
     let mut out = cx.take_real(o.out);
@@ -51,9 +51,9 @@ pub(crate) fn run(cpu: &mut Cpu, o: &op::Embed, cx: &mut Cx<'_>) -> Result<(), C
 /// What a chunk of ids knows of one tile.
 struct TileWork<'a> {
     tile: usize,
-    /// `[rows][TILE]`.
+    /// `[BLOCKS][rows][BLOCK]`: a thread reads all rows of a block in one stream.
     probs: &'a mut [f32],
-    /// `[rows][TILE / BLOCK]`.
+    /// `[BLOCKS][rows]`.
     flags: &'a mut [u64],
     outcome: Result<(), ComputeError>,
 }
@@ -88,7 +88,8 @@ pub(crate) fn soft(cpu: &mut Cpu, o: &op::SoftEmbed, cx: &mut Cx<'_>) -> Result<
 pub(crate) struct Buffers {
     probs: Vec<f32>,
     flags: Vec<u64>,
-    rows: Vec<f32>,
+    /// `[columns / COLUMNS][TILE]`.
+    rows: Vec<Columns>,
 }
 
 struct Soft<'a> {
@@ -114,9 +115,10 @@ impl Soft<'_> {
         let (n_tiles, per) = (source.tiles(), (PROBABILITIES / (rows * TILE)).max(1));
         // Tiles of which some row needs some id.
         let inverse: Vec<f32> = stats.chunks_exact(STATS).map(|s| math::recip(s[3])).collect();
+        let stats = |t: usize| [stats[t * STATS], inverse[t]];
         let needs = |t: usize, tile: usize| {
-            let p = math::flush(math::exp(tiles[t * 2 * n_tiles + tile] - stats[t * STATS]) * inverse[t]);
-            p >= self.cut
+            let [max, inverse] = stats(t);
+            math::flush(math::exp(tiles[t * 2 * n_tiles + tile] - max) * inverse) >= self.cut
         };
         let mut needed: Vec<(usize, Vec<usize>)> = Vec::new();
         for tile in 0..n_tiles {
@@ -128,7 +130,7 @@ impl Soft<'_> {
         source.fill(pool, table, &[0, rows], |i| first + i, operand)?;
         resize(&mut buf.probs, per.min(needed.len()) * rows * TILE, "probabilities")?;
         resize(&mut buf.flags, per.min(needed.len()) * rows * BLOCKS, "flags of probabilities")?;
-        resize(&mut buf.rows, TILE * n, "rows of the embedding table")?;
+        resize(&mut buf.rows, TILE * n.div_ceil(COLUMNS), "rows of the embedding table")?;
         for chunk in needed.chunks(per) {
             let mut work: Vec<TileWork<'_>> = chunk
                 .iter()
@@ -138,22 +140,7 @@ impl Soft<'_> {
                 .collect();
             pool.items(&mut work, |thread, i, work| {
                 let (scratch, of) = (&mut *cpu.scratch(thread), &chunk[i].1);
-                // Packing rows again pays where there are few.
-                if of.len() * 4 > rows * 3 {
-                    source.tile(table, work.tile, (operand, [0, rows]), |i| first + i, scratch);
-                } else {
-                    let all: Vec<usize> = of.iter().map(|t| first + t).collect();
-                    work.outcome = source.gather(pool, table, work.tile, &all, scratch);
-                }
-                work.flags.fill(0);
-                let gathered = of.len() * 4 <= rows * 3;
-                let len = source.tile_len(work.tile);
-                for (i, &t) in of.iter().enumerate() {
-                    let x = scratch.logits.row(if gathered { i } else { t }, len);
-                    let flags = &mut work.flags[t * BLOCKS..][..len.div_ceil(BLOCK)];
-                    (table.probabilities)(x, stats[t * STATS], inverse[t], self.cut, flags);
-                    work.probs[t * TILE..][..len].copy_from_slice(x);
-                }
+                work.outcome = self.probabilities(cpu, first, (of, rows), &stats, operand, scratch, work);
             });
             for work in work {
                 work.outcome?;
@@ -169,30 +156,82 @@ impl Soft<'_> {
         Ok(())
     }
 
+    /// The probabilities of one tile for those rows `of` all that need some.
+    fn probabilities(
+        &self,
+        cpu: &Cpu,
+        first: usize,
+        (of, all): (&[usize], usize),
+        stats: &impl Fn(usize) -> [f32; 2],
+        operand: &Operand,
+        scratch: &mut Scratch,
+        work: &mut TileWork<'_>,
+    ) -> Result<(), ComputeError> {
+        let (table, source) = (cpu.table, &self.source);
+        // Packing rows again pays where they are few.
+        let few = of.len() * 4 <= all * 3;
+        if few {
+            let rows: Vec<usize> = of.iter().map(|t| first + t).collect();
+            source.gather(&cpu.pool, table, work.tile, &rows, scratch)?;
+        } else {
+            source.tile(table, work.tile, (operand, [0, all]), |i| first + i, scratch);
+        }
+        work.flags.fill(0);
+        let len = source.tile_len(work.tile);
+        for (i, &t) in of.iter().enumerate() {
+            let x = scratch.logits.row(if few { i } else { t }, len);
+            let [max, inverse] = stats(t);
+            let mut flags = [0; BLOCKS];
+            (table.probabilities)(x, max, inverse, self.cut, &mut flags[..len.div_ceil(BLOCK)]);
+            for (b, (x, flags)) in x.chunks(BLOCK).zip(flags).enumerate() {
+                work.flags[b * all + t] = flags;
+                work.probs[(b * all + t) * BLOCK..][..x.len()].copy_from_slice(x);
+            }
+        }
+        Ok(())
+    }
+
     /// Adds the ids of one tile to the sums.
-    fn add(&self, cpu: &Cpu, tile: usize, probs: &[f32], flags: &[u64], rows: &mut [f32], out: &mut [f32]) {
+    fn add(
+        &self,
+        cpu: &Cpu,
+        tile: usize,
+        probs: &[f32],
+        flags: &[u64],
+        rows: &mut [Columns],
+        out: &mut [f32],
+    ) {
         let (table, pool, n) = (cpu.table, &cpu.pool, self.matrix.cols());
         let mut any = [0u64; BLOCKS];
-        for flags in flags.chunks_exact(BLOCKS) {
-            any.iter_mut().zip(flags).for_each(|(any, &flags)| *any |= flags);
+        let n_rows = flags.len() / BLOCKS;
+        for (any, flags) in any.iter_mut().zip(flags.chunks_exact(n_rows)) {
+            *any = flags.iter().fold(0, |any, flags| any | flags);
         }
-        pool.rows(rows, n, n, |_, i, out| {
-            if any[i / BLOCK] >> (i % BLOCK) & 1 != 0 {
-                self.matrix.row(table, 0, tile * TILE + i, out);
+        let grid = Grid { cols: TILE, bands: &[0, n.div_ceil(COLUMNS)], tile_cols: UNPACKED };
+        pool.tiles(rows, grid, |thread, mut part| {
+            let row = &mut cpu.scratch(thread).row;
+            row.resize(n, 0.0);
+            let first = part.col;
+            for i in 0..part.cols {
+                let at = first + i;
+                if any[at / BLOCK] >> (at % BLOCK) & 1 == 0 {
+                    continue;
+                }
+                self.matrix.row(table, 0, tile * TILE + at, row);
+                for (c, x) in row.chunks(COLUMNS).enumerate() {
+                    part.row_mut(c)[i].as_flattened_mut()[..x.len()].copy_from_slice(x);
+                }
             }
         });
         let grid = Grid { cols: n, bands: &[0, out.len() / n.max(1)], tile_cols: COLUMNS };
         let rows = &*rows;
-        pool.tiles(out, grid, |_, mut tile| {
-            for (b, _) in any.iter().enumerate().filter(|(_, any)| **any != 0) {
-                let rows = &rows[b * BLOCK * n..];
-                for t in 0..tile.rows {
-                    let flags = flags[t * BLOCKS + b];
-                    if flags != 0 {
-                        let p = &probs[t * TILE + b * BLOCK..][..BLOCK];
-                        let at = tile.col;
-                        (table.soft_embed)(rows, [n, at], p, flags, tile.row_mut(t));
-                    }
+        pool.tiles(out, grid, |_, mut part| {
+            let rows = &rows[part.col / COLUMNS * TILE..][..TILE];
+            for (b, rows) in rows.chunks_exact(BLOCK).enumerate().filter(|(b, _)| any[*b] != 0) {
+                let flags = flags[b * n_rows..][..n_rows].iter();
+                let probs = probs[b * n_rows * BLOCK..].chunks_exact(BLOCK);
+                for (t, (&flags, p)) in flags.zip(probs).enumerate().filter(|(_, (flags, _))| **flags != 0) {
+                    (table.soft_embed)(rows, p, flags, part.row_mut(t));
                 }
             }
         });
