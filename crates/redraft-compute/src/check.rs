@@ -67,9 +67,9 @@ impl Op {
                 eq(op, "rows of out", o.ids.rows(), o.out.rows())
             }
             Op::SoftEmbed(o) => {
-                kind(op, "probs", o.probs, Kind::Real)?;
-                weight(op, table, o.table, [Some(1), Some(o.probs.cols()), Some(o.out.cols())])?;
-                eq(op, "rows of out", o.probs.rows(), o.out.rows())
+                let vocab = check_distribution(op, table, &o.of)?;
+                weight(op, table, o.table, [Some(1), Some(vocab), Some(o.out.cols())])?;
+                eq(op, "rows of out", o.of.logits.x.rows(), o.out.rows())
             }
             Op::MatMul(o) => {
                 kind(op, "x", o.x, Kind::Real)?;
@@ -159,23 +159,61 @@ impl Op {
             Op::Softcap(o) => {
                 kind(op, "x", o.x, Kind::Real)?;
                 same(op, "out", o.x, o.out)?;
-                if o.cap > 0.0 && o.cap.is_finite() {
-                    return Ok(());
-                }
-                Err(wrong(op, "cap", "positive and finite", o.cap))
-            }
-            Op::Softmax(o) => {
-                kind(op, "x", o.x, Kind::Real)?;
-                same(op, "out", o.x, o.out)
+                check_cap(op, o.cap)
             }
             Op::TokenStats(o) => {
-                kind(op, "logits", o.logits, Kind::Real)?;
+                let of = Distribution { logits: o.logits, stats: o.stats, tiles: o.tiles };
+                check_distribution(op, table, &of)?;
+                kind(op, "argmax", o.argmax, Kind::Int)?;
+                eq(op, "rows of argmax", o.logits.x.rows(), o.argmax.rows())
+            }
+            Op::TokenSample(o) => {
+                check_distribution(op, table, &o.of)?;
                 kind(op, "u", o.u, Kind::Real)?;
-                eq(op, "rows of u", o.logits.rows(), o.u.rows())?;
+                eq(op, "rows of u", o.of.logits.x.rows(), o.u.rows())?;
                 eq(op, "columns of u", 1, o.u.cols())
             }
         }
     }
+}
+
+fn check_cap(op: &'static str, cap: f64) -> Result<(), ComputeError> {
+    // Its reciprocal is rounded to f32, too.
+    if (1e-30..=1e30).contains(&cap) {
+        Ok(())
+    } else {
+        Err(wrong(op, "cap", "a number in 1e-30..=1e30", cap))
+    }
+}
+
+/// Returns the size of the vocabulary.
+fn check_distribution(
+    op: &'static str,
+    table: &WeightTable,
+    d: &Distribution,
+) -> Result<usize, ComputeError> {
+    let Logits { x, head, scale, .. } = d.logits;
+    kind(op, "x", x, Kind::Real)?;
+    let vocab = match head {
+        Some(head) => {
+            head.softcap.map_or(Ok(()), |cap| check_cap(op, cap))?;
+            weight(op, table, head.w, [Some(1), None, Some(x.cols())])?[1]
+        }
+        None => x.cols(),
+    };
+    // Ids travel as i32.
+    if vocab == 0 || i32::try_from(vocab).is_err() {
+        return Err(wrong(op, "the vocabulary", format!("1..={} ids", i32::MAX), vocab));
+    }
+    if !(scale > 0.0 && scale <= f64::from(f32::MAX)) {
+        return Err(wrong(op, "scale", "a positive number", scale));
+    }
+    for (what, v, cols) in [("stats", d.stats, STATS), ("tiles", d.tiles, 2 * Logits::tiles(vocab))] {
+        kind(op, what, v, Kind::Real)?;
+        eq(op, &format!("rows of {what}"), x.rows(), v.rows())?;
+        eq(op, &format!("columns of {what}"), cols, v.cols())?;
+    }
+    Ok(vocab)
 }
 
 fn check_attention(op: &'static str, o: &Attention) -> Result<(), ComputeError> {

@@ -1,6 +1,6 @@
 //! What an op costs in multiply-accumulate operations, whatever the backend makes of them.
 
-use crate::op::{Attention, Op};
+use crate::op::{Attention, Op, TILE};
 use crate::program::Program;
 use crate::{WeightId, WeightTable};
 
@@ -18,6 +18,13 @@ pub fn macs(program: &Program, index: usize) -> u64 {
             let each: u64 = op.weights().iter().map(|&w| matrix(weights, w)).sum();
             each.saturating_mul(o.ids.len() as u64)
         }
+        // The tile of each row that holds its sample.
+        Op::TokenSample(o) => o.of.logits.head.map_or(0, |h| match weights.get(h.w) {
+            Ok(w) => (w.rows.min(TILE) as u64 * w.cols as u64).saturating_mul(rows),
+            Err(_) => 0,
+        }),
+        // All of the table. How much of it takes part, and how many logits are made again, the numbers decide.
+        Op::SoftEmbed(o) => matrix(weights, o.table).saturating_mul(rows),
         _ => op.weights().iter().map(|&w| matrix(weights, w).saturating_mul(rows)).sum(),
     }
 }

@@ -54,6 +54,27 @@ impl Numerics {
         codec(dtype).is_some_and(|codec| Form::of(codec, self) != Form::F32)
     }
 
+    /// The smallest probability with which an id of a vocabulary of `vocab` takes part in a soft embedding.
+    ///
+    /// In `exact` it is 2^-50, below which no number is stored. In `fast` it is 2^-24 / V with V = `vocab` rounded up
+    /// to a power of two, but at least 2^-50: all that is left out together is less than 2^-24 of the distribution,
+    /// half a unit in the last place of 1.
+    ///
+    /// ```
+    /// use redraft_compute::Numerics;
+    ///
+    /// assert_eq!(Numerics::Exact.probability_cut(262_144), 2f32.powi(-50));
+    /// assert_eq!(Numerics::Fast.probability_cut(262_144), 2f32.powi(-42));
+    /// assert_eq!(Numerics::Fast.probability_cut(1000), 2f32.powi(-34));
+    /// ```
+    pub fn probability_cut(self, vocab: usize) -> f32 {
+        let bits = match self {
+            Numerics::Exact => 50,
+            Numerics::Fast => (24 + vocab.max(1).next_power_of_two().ilog2()).min(50),
+        };
+        f32::from_bits((127 - bits) << 23)
+    }
+
     /// Checks that a number type can be computed with in this mode: `fast` is defined in f32 only.
     ///
     /// # Errors

@@ -19,11 +19,12 @@ pub struct Embed {
     pub out: Val,
 }
 
-/// Soft embedding of a distribution: `out[t] = (sum_v probs[t, v] * table[v]) * scale`, `v` ascending.
+/// Soft embedding of a distribution: `out[t] = (sum_v p[t, v] * table[v]) * scale`, `v` ascending over the ids that
+/// take part ([`Numerics::probability_cut`]).
 #[derive(Debug, Clone, PartialEq)]
 pub struct SoftEmbed {
-    /// `[T, V]`.
-    pub probs: Val,
+    /// The distributions of `T` rows.
+    pub of: Distribution,
     /// Table `[V, n]`.
     pub table: WeightId,
     /// Host scalar.
@@ -279,26 +280,75 @@ pub struct Softcap {
     pub out: Val,
 }
 
-/// Soft-max over each row.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Softmax {
-    /// `[T, V]`.
-    pub x: Val,
-    /// `[T, V]`.
-    pub out: Val,
+/// Ids that form one tile of the vocabulary.
+pub const TILE: usize = 1024;
+
+/// Columns of [`TokenStats::stats`].
+pub const STATS: usize = 4;
+
+/// How a model turns final hidden states into raw logits: `softcap(x · wᵀ)`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Head {
+    /// `[V, n]`.
+    pub w: WeightId,
+    /// The cap `c` of `c * tanh(x / c)`, where the model has one.
+    pub softcap: Option<f64>,
 }
 
-/// What a sampler needs to know of each row of logits.
+/// Logits `[T, V]` that an op reads tile by tile. With a head they are computed tile by tile, too, and never exist as a
+/// whole; the bits are those of [`MatMul`] and [`Softcap`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Logits {
+    /// With a head the final hidden states `[T, n]`, without one the raw logits `[T, V]`.
+    pub x: Val,
+    /// The head.
+    pub head: Option<Head>,
+    /// Factor on the raw logits (the reciprocal of a temperature), a host scalar.
+    pub scale: f64,
+    /// How the head's product is computed, and which ids take part in a [`SoftEmbed`].
+    pub numerics: Numerics,
+}
+
+impl Logits {
+    /// Tiles of a vocabulary of `vocab` ids.
+    pub fn tiles(vocab: usize) -> usize {
+        vocab.div_ceil(TILE)
+    }
+}
+
+/// Logits and what [`TokenStats`] found out about them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Distribution {
+    /// The logits.
+    pub logits: Logits,
+    /// [`TokenStats::stats`].
+    pub stats: Val,
+    /// [`TokenStats::tiles`].
+    pub tiles: Val,
+}
+
+/// Statistics of each row of logits, in one pass over the vocabulary.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TokenStats {
-    /// `[T, V]`, already divided by the temperature.
-    pub logits: Val,
-    /// `[T, 1]`: numbers in (0, 1) for the inverse-CDF sample.
-    pub u: Val,
-    /// `[T, 3]`: maximum, log-sum-exp, entropy in nats.
+    /// The logits.
+    pub logits: Logits,
+    /// `[T, 4]`: maximum `m`, log-sum-exp, entropy in nats, sum of `exp(x - m)`.
     pub stats: Val,
-    /// `[T, 2]`, Int: argmax (lowest id on ties), sample.
-    pub picks: Val,
+    /// `[T, 2 * tiles]`: for each tile its maximum, then for each its share of the sum of `exp(x - m)`.
+    pub tiles: Val,
+    /// `[T, 1]`, Int: the lowest id with the maximum.
+    pub argmax: Val,
+}
+
+/// Samples one id per row by inverse CDF.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TokenSample {
+    /// The distributions of `T` rows.
+    pub of: Distribution,
+    /// `[T, 1]`: numbers in (0, 1).
+    pub u: Val,
+    /// `[T, 1]`, Int.
+    pub out: Val,
 }
 
 macro_rules! ops {
@@ -345,8 +395,8 @@ ops! {
     MoeRoute: [weights, ids, probs],
     MoeExperts: [out],
     Softcap: [out],
-    Softmax: [out],
-    TokenStats: [stats, picks],
+    TokenStats: [stats, tiles, argmax],
+    TokenSample: [out],
 }
 
 impl Op {
@@ -355,6 +405,9 @@ impl Op {
         match self {
             Op::MatMul(o) => o.numerics,
             Op::MoeExperts(o) => o.numerics,
+            Op::TokenStats(o) => o.logits.numerics,
+            Op::TokenSample(o) => o.of.logits.numerics,
+            Op::SoftEmbed(o) => o.of.logits.numerics,
             _ => Numerics::Exact,
         }
     }
@@ -363,7 +416,7 @@ impl Op {
     pub fn inputs(&self) -> Vec<Val> {
         match self {
             Op::Embed(o) => vec![o.ids],
-            Op::SoftEmbed(o) => vec![o.probs],
+            Op::SoftEmbed(o) => vec![o.of.logits.x, o.of.stats, o.of.tiles],
             Op::MatMul(o) => vec![o.x],
             Op::RmsNorm(o) => vec![o.x],
             Op::Scale(o) => vec![o.x],
@@ -375,16 +428,17 @@ impl Op {
             Op::MoeRoute(o) => vec![o.logits],
             Op::MoeExperts(o) => vec![o.x, o.ids, o.weights],
             Op::Softcap(o) => vec![o.x],
-            Op::Softmax(o) => vec![o.x],
-            Op::TokenStats(o) => vec![o.logits, o.u],
+            Op::TokenStats(o) => vec![o.logits.x],
+            Op::TokenSample(o) => vec![o.of.logits.x, o.of.stats, o.of.tiles, o.u],
         }
     }
 
     /// The weights that the op reads.
     pub fn weights(&self) -> Vec<WeightId> {
+        let head = |logits: &Logits| logits.head.map(|h| h.w).into_iter();
         match self {
             Op::Embed(o) => vec![o.table],
-            Op::SoftEmbed(o) => vec![o.table],
+            Op::SoftEmbed(o) => head(&o.of.logits).chain([o.table]).collect(),
             Op::MatMul(o) => [Some(o.w), o.bias].into_iter().flatten().collect(),
             Op::RmsNorm(o) => o.weight.into_iter().collect(),
             Op::Scale(o) => match o.by {
@@ -396,14 +450,11 @@ impl Op {
                 GateUp::Fused(w) => vec![w, o.down],
                 GateUp::Split { gate, up } => vec![gate, up, o.down],
             },
-            Op::Add(_)
-            | Op::Glu(_)
-            | Op::Rope(_)
-            | Op::Attention(_)
-            | Op::KvAppend(_)
-            | Op::Softcap(_)
-            | Op::Softmax(_)
-            | Op::TokenStats(_) => vec![],
+            Op::Add(_) | Op::Glu(_) | Op::Rope(_) | Op::Attention(_) | Op::KvAppend(_) | Op::Softcap(_) => {
+                vec![]
+            }
+            Op::TokenStats(o) => head(&o.logits).collect(),
+            Op::TokenSample(o) => head(&o.of.logits).collect(),
         }
     }
 }

@@ -137,7 +137,11 @@ impl Program {
         }
         match self.taps.iter().find(|&&(at, _, _)| at > index) {
             Some((_, key, _)) => format!("what leads to {key}"),
-            None => format!("op {index}"),
+            None => match self.ops.get(index) {
+                // Behind the last tap.
+                Some(Op::TokenStats(_) | Op::TokenSample(_)) => "the logits".into(),
+                _ => format!("op {index}"),
+            },
         }
     }
 }
@@ -268,9 +272,10 @@ impl ProgramBuilder {
     }
 
     /// Appends [`SoftEmbed`].
-    pub fn soft_embed(&mut self, probs: Val, table: WeightId, scale: f64) -> Res {
-        let out = self.val("SoftEmbed", probs.rows(), self.p.weights.get(table)?.cols, Kind::Real)?;
-        self.push(SoftEmbed { probs, table, scale, out })?;
+    pub fn soft_embed(&mut self, of: Distribution, table: WeightId, scale: f64) -> Res {
+        let (rows, cols) = (of.logits.x.rows(), self.p.weights.get(table)?.cols);
+        let out = self.val("SoftEmbed", rows, cols, Kind::Real)?;
+        self.push(SoftEmbed { of, table, scale, out })?;
         Ok(out)
     }
 
@@ -385,19 +390,36 @@ impl ProgramBuilder {
         Ok(out)
     }
 
-    /// Appends [`Softmax`].
-    pub fn softmax(&mut self, x: Val) -> Res {
-        let out = self.val("Softmax", x.rows(), x.cols(), Kind::Real)?;
-        self.push(Softmax { x, out })?;
-        Ok(out)
+    /// Appends the head as [`MatMul`] and [`Softcap`]: raw logits `[T, V]`, for those who want to see them.
+    pub fn head(&mut self, x: Val, head: Head) -> Res {
+        let y = self.matmul(x, head.w)?;
+        head.softcap.map_or(Ok(y), |cap| self.softcap(y, cap))
     }
 
-    /// Appends [`TokenStats`] and returns `(stats, picks)`.
-    pub fn token_stats(&mut self, logits: Val, u: Val) -> Result<(Val, Val), ComputeError> {
-        let stats = self.val("TokenStats", logits.rows(), 3, Kind::Real)?;
-        let picks = self.val("TokenStats", logits.rows(), 2, Kind::Int)?;
-        self.push(TokenStats { logits, u, stats, picks })?;
-        Ok((stats, picks))
+    /// Logits for [`token_stats`](Self::token_stats), as [`Logits`] describes them.
+    pub fn logits(&self, x: Val, head: Option<Head>, scale: f64) -> Logits {
+        Logits { x, head, scale, numerics: self.numerics }
+    }
+
+    /// Appends [`TokenStats`] and returns the distribution and the argmax.
+    pub fn token_stats(&mut self, logits: Logits) -> Result<(Distribution, Val), ComputeError> {
+        let rows = logits.x.rows();
+        let vocab = match logits.head {
+            Some(head) => self.p.weights.get(head.w)?.rows,
+            None => logits.x.cols(),
+        };
+        let stats = self.val("TokenStats", rows, STATS, Kind::Real)?;
+        let tiles = self.val("TokenStats", rows, 2 * Logits::tiles(vocab), Kind::Real)?;
+        let argmax = self.val("TokenStats", rows, 1, Kind::Int)?;
+        self.push(TokenStats { logits, stats, tiles, argmax })?;
+        Ok((Distribution { logits, stats, tiles }, argmax))
+    }
+
+    /// Appends [`TokenSample`].
+    pub fn token_sample(&mut self, of: Distribution, u: Val) -> Res {
+        let out = self.val("TokenSample", of.logits.x.rows(), 1, Kind::Int)?;
+        self.push(TokenSample { of, u, out })?;
+        Ok(out)
     }
 }
 

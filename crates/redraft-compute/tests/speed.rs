@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use redraft_compute::cpu::CpuLevel;
-use redraft_compute::op::Mask;
+use redraft_compute::op::{Activation, GateUp, Head, Mask};
 use redraft_compute::{
     AttentionSpec, BackendOptions, Blind, InputData, Kind, KvLayout, KvType, Numerics, Program, ProgramBuilder,
     Weight, WeightId, WeightTable, backend,
-    op::{Activation, GateUp},
 };
 use redraft_gguf::{Bytes, DType, codec};
 
@@ -273,6 +272,118 @@ fn attention_speed() {
                 best * 1e3,
                 products / best / 1e9
             );
+        }
+    }
+}
+
+/// Runs a program again and again; the median of CPU seconds of all threads and the best wall-clock seconds.
+fn seconds(weights: &Arc<WeightTable>, b: ProgramBuilder, inputs: &[&[f32]], threads: usize) -> [f64; 2] {
+    let program = b.finish();
+    let options = BackendOptions { threads: Some(threads), ..Default::default() };
+    let mut cpu = (backend("cpu").unwrap().create)(&options, Arc::clone(weights)).unwrap();
+    let seq = cpu.seq_create(&KvLayout::default(), KvType::F32).unwrap();
+    let inputs: Vec<InputData<'_>> = inputs.iter().map(|&x| InputData::F32(x)).collect();
+    let mut times: Vec<[f64; 2]> = (0..6)
+        .map(|_| {
+            let (start, busy) = (Instant::now(), busy_seconds());
+            cpu.run(&program, seq, &inputs, &mut Blind).unwrap();
+            [busy_seconds() - busy, start.elapsed().as_secs_f64()]
+        })
+        .skip(1)
+        .collect();
+    times.sort_by(|a, b| a[0].total_cmp(&b[0]));
+    [times[times.len() / 2][0], times.iter().fold(f64::INFINITY, |t, x| t.min(x[1]))]
+}
+
+/// Weights `[n, k]` whose rows differ: each block is one of 4,096.
+fn mixed_weights(dtype: DType, [k, n]: [usize; 2]) -> WeightTable {
+    let codec = codec(dtype).unwrap();
+    let mut noise = Noise(1);
+    let mut blocks = vec![0; 4096 * codec.block_bytes()];
+    codec.encoder().unwrap().quantize(&noise.take(4096 * codec.block_len()), None, &mut blocks);
+    let blocks: Vec<&[u8]> = blocks.chunks(codec.block_bytes()).collect();
+    let bytes: Vec<u8> = (0..n * k / codec.block_len())
+        .flat_map(|_| blocks[(noise.next().abs() * 4096.0) as usize % 4096])
+        .copied()
+        .collect();
+    let mut weights = WeightTable::default();
+    let (name, bytes) = ("w".into(), Bytes::from(bytes));
+    weights.add(Weight { name, dtype, experts: 1, rows: n, cols: k, bytes }).unwrap();
+    weights
+}
+
+/// The head, its statistics and samples, and the soft embedding: 256 rows, 2816 -> an eighth of 262,144 ids.
+#[test]
+#[ignore = "a measurement"]
+fn head_speed() {
+    let (rows, k, n) = (256, 2816, 262_144 / 8);
+    let dtype = DType::Q6_K;
+    let weights = Arc::new(mixed_weights(dtype, [k, n]));
+    let head = Head { w: WeightId(0), softcap: Some(30.0) };
+    let x = Noise(2).take(rows * k);
+    let u = Noise(3).take(rows);
+    let macs = (rows * k * n) as f64 / 1e9;
+    let flat = Noise(4).take(rows * n);
+    let mut noise = Noise(5);
+    let concentrated: Vec<f32> = (0..rows * n)
+        .map(|_| if noise.next() > 0.9999 { noise.next() } else { noise.next() * 3.0 - 60.0 })
+        .collect();
+    let print = |what: &str, [cpu, wall]: [f64; 2]| {
+        println!("{what:52} {cpu:7.3} CPU s  {:6.1} GMAC/s  {wall:7.3} s", macs / cpu);
+    };
+    let wanted = std::env::var("SPEED_NUMERICS").ok();
+    for numerics in Numerics::ALL.iter().copied().filter(|n| wanted.as_deref().is_none_or(|w| w == n.name()))
+    {
+        println!("{}: {} rows x {k} x {n}, {}, 2 threads", numerics.name(), rows, dtype.name());
+        let build = || {
+            let mut b = ProgramBuilder::new(&weights, 0, rows);
+            b.set_numerics(numerics);
+            b
+        };
+        let mut b = build();
+        let v = b.input("x", k, Kind::Real).unwrap();
+        let y = b.matmul(v, WeightId(0)).unwrap();
+        b.output(y);
+        print("product alone", seconds(&weights, b, &[&x], 2));
+        let mut b = build();
+        let v = b.input("x", k, Kind::Real).unwrap();
+        let y = b.head(v, head).unwrap();
+        let (of, _) = b.token_stats(b.logits(y, None, 1.25)).unwrap();
+        b.output(of.stats);
+        print("product, cap, statistics of logits in memory", seconds(&weights, b, &[&x], 2));
+        for sample in [false, true] {
+            let mut b = build();
+            let v = b.input("x", k, Kind::Real).unwrap();
+            let (of, _) = b.token_stats(b.logits(v, Some(head), 1.25)).unwrap();
+            b.output(of.stats);
+            if sample {
+                let w = b.input("u", 1, Kind::Real).unwrap();
+                let ids = b.token_sample(of, w).unwrap();
+                b.output(ids);
+                print("head with statistics and samples", seconds(&weights, b, &[&x, &u], 2));
+            } else {
+                print("head with statistics", seconds(&weights, b, &[&x], 2));
+            }
+        }
+        for (what, x, scale) in [("flat", &flat, 1.0), ("concentrated", &concentrated, 1.0)] {
+            let mut b = build();
+            let v = b.input("logits", n, Kind::Real).unwrap();
+            let (of, _) = b.token_stats(b.logits(v, None, scale)).unwrap();
+            let y = b.soft_embed(of, WeightId(0), 1.0).unwrap();
+            b.output(y);
+            print(
+                &format!("statistics, soft embedding of {what} given logits"),
+                seconds(&weights, b, &[x], 2),
+            );
+        }
+        // The capped products are spread over -30 .. 30: a scale makes them flat or concentrated.
+        for (what, scale) in [("flat", 0.01), ("concentrated", 30.0)] {
+            let mut b = build();
+            let v = b.input("x", k, Kind::Real).unwrap();
+            let (of, _) = b.token_stats(b.logits(v, Some(head), scale)).unwrap();
+            let y = b.soft_embed(of, WeightId(0), 1.0).unwrap();
+            b.output(y);
+            print(&format!("head with statistics, soft embedding, {what}"), seconds(&weights, b, &[&x], 2));
         }
     }
 }

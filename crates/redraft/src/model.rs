@@ -94,7 +94,9 @@ impl Model {
             });
         }
         if options.numerics == Numerics::Fast && !weights.iter().any(|w| Numerics::Fast.changes(w.dtype)) {
-            notes.push("no weight is quantized or of 16 bits: `fast` computes what `exact` does".into());
+            let only = "no weight is quantized or of 16 bits: `fast` differs from `exact` in the least probable \
+                        tokens of a soft embedding only";
+            notes.push(only.into());
         }
         let engine = match options.backend.as_str() {
             "auto" => fastest(options.precision)?,

@@ -176,23 +176,34 @@ fn self_conditioning_off_is_the_plain_forward() {
     }
 }
 
-/// `sc_logits` from outside go through the same code as the kept ones.
+/// Logits that nobody sees are never there as a whole. Statistics, samples and the feedback are those of logits that
+/// somebody looks at, and of logits that come from outside.
 #[test]
-fn given_previous_logits_give_the_bits_of_kept_ones() {
-    let mut model = open(FILE, &LoadOptions::default());
-    let mut session = model.session().unwrap();
-    session.extend(&mut model, &prompt(), &mut ()).unwrap();
-    let ids: Vec<u32> = (0..32).collect();
-    let u = [0.5; 32];
-    let mut sink = LogitsSink::default();
-    // A temperature of one half: the factor 2 is exact, so the test can repeat it.
-    let pass = CanvasPass { ids: &ids, previous: Previous::None, sampling: Some((0.5, &u)) };
-    canvas_pass(&mut model, &session, pass, &mut sink).unwrap();
-    let processed: Vec<f64> = sink.0.iter().map(|&x| f64::from(x) * 2.0).collect();
-    let kept = canvas_logits(&mut model, &session, Previous::Kept);
-    let given = canvas_logits(&mut model, &session, Previous::Given(&processed));
-    assert_eq!(kept, given);
-    assert_ne!(kept, canvas_logits(&mut model, &session, Previous::None));
+fn unseen_seen_and_given_logits_have_the_same_bits() {
+    for numerics in [Numerics::Exact, Numerics::Fast] {
+        let mut model = open(FILE, &LoadOptions { numerics, ..LoadOptions::default() });
+        let mut session = model.session().unwrap();
+        session.extend(&mut model, &prompt(), &mut ()).unwrap();
+        let ids: Vec<u32> = (0..32).collect();
+        let u: Vec<f64> = (0..32).map(|i| (f64::from(i) + 0.5) / 32.0).collect();
+        let mut sink = LogitsSink::default();
+        // A temperature of one half: the factor 2 is exact, so the test can repeat it.
+        let (temperature, previous) = (0.5, Previous::None);
+        let pass = CanvasPass { ids: &ids, previous, sampling: Some((temperature, &u)) };
+        let seen = canvas_pass(&mut model, &session, pass, &mut sink).unwrap();
+        let feedback = canvas_logits(&mut model, &session, Previous::Kept { temperature });
+        let unseen = canvas_pass(&mut model, &session, pass, &mut ()).unwrap();
+        assert_eq!(seen, unseen, "{numerics:?}");
+        assert_eq!(
+            feedback,
+            canvas_logits(&mut model, &session, Previous::Kept { temperature }),
+            "{numerics:?}"
+        );
+        let processed: Vec<f64> = sink.0.iter().map(|&x| f64::from(x) * 2.0).collect();
+        let given = canvas_logits(&mut model, &session, Previous::Given(&processed));
+        assert_eq!(feedback, given, "{numerics:?}");
+        assert_ne!(feedback, canvas_logits(&mut model, &session, Previous::None), "{numerics:?}");
+    }
 }
 
 #[test]

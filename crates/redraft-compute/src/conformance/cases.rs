@@ -14,6 +14,7 @@ use crate::{ComputeError, KvLayout, KvType, Numerics, Program, ProgramBuilder, W
 mod attention;
 mod experts;
 mod fast;
+mod logits;
 mod matmul;
 mod rows;
 
@@ -51,6 +52,7 @@ pub(super) fn all() -> Vec<Case> {
     attention::add(&mut list);
     experts::add(&mut list);
     fast::add(&mut list);
+    logits::add(&mut list);
     list
 }
 

@@ -66,6 +66,7 @@ struct Scratch {
     row: Vec<f32>,
     attention: ops::attention::Buffers,
     cache: cache::Buffers,
+    logits: ops::logits::Buffers,
 }
 
 /// The kernels of one level with the threads and buffers they work with.
@@ -80,9 +81,7 @@ struct Cpu {
     /// Of the experts: the hidden layer and the results of all (token, slot) pairs.
     hidden: Vec<f32>,
     results: Vec<f32>,
-    /// Of the soft embedding: panels of the table and packed probabilities.
-    panels: Vec<vector::Row16>,
-    probs: Vec<f32>,
+    soft: ops::embed::Buffers,
     /// Keys and values of passes without a cache.
     passing: cache::Panels,
 }
@@ -105,8 +104,7 @@ impl Cpu {
             operand2: Default::default(),
             hidden: Vec::new(),
             results: Vec::new(),
-            panels: Vec::new(),
-            probs: Vec::new(),
+            soft: Default::default(),
             passing: Default::default(),
         })
     }
@@ -150,8 +148,8 @@ impl HostKernels for Cpu {
             Op::MoeRoute(o) => ops::rows::moe_route(self, o, cx),
             Op::MoeExperts(o) => ops::experts::run(self, o, cx),
             Op::Softcap(o) => ops::rows::softcap(self, o, cx),
-            Op::Softmax(o) => ops::rows::softmax(self, o, cx),
-            Op::TokenStats(o) => ops::rows::token_stats(self, o, cx),
+            Op::TokenStats(o) => ops::logits::token_stats(self, o, cx),
+            Op::TokenSample(o) => ops::logits::token_sample(self, o, cx),
         }
     }
 }

@@ -117,9 +117,16 @@ macro_rules! kernel_list {
                 (x: [&[Row16]; 2], codes: [&mut [[i8; 16]]; 2], scales: &mut [f32]);
             from_i8_rows = kernels::kv::from_i8_rows,
                 (codes: &[[i8; 16]], scales: &[f32], out: &mut [Row16]);
-            /// Statistics of one row of logits.
-            token_stats = kernels::stats::token_stats,
-                (x: &[f32], u: f32, tiles: &mut Vec<f32>) -> kernels::stats::Stats;
+            /// Products with the head to processed logits.
+            logits = kernels::stats::logits, (sums: &mut [Row16], cap: Option<[f32; 2]>, by: f32);
+            /// Statistics of one tile of a row of logits.
+            tile_stats = kernels::stats::tile_stats, (x: &[f32]) -> kernels::stats::Tile;
+            /// Logits of one tile of a row to probabilities, with flags for those that count.
+            probabilities = kernels::stats::probabilities,
+                (x: &mut [f32], max: f32, r: f32, cut: f32, flags: &mut [u64]);
+            /// Adds table rows, weighed by the probabilities that are flagged.
+            soft_embed = kernels::stats::soft_embed,
+                (rows: &[kernels::stats::Columns], p: &[f32], flags: u64, sums: &mut [f32]);
         }
     };
 }

@@ -7,7 +7,7 @@ use super::product::Operand;
 use crate::host::OpCx;
 use crate::math;
 use crate::op::MatMul;
-use crate::{ComputeError, Weight, WeightId};
+use crate::{ComputeError, Numerics, Weight, WeightId};
 
 /// One weight, decoded row by row.
 pub(super) struct Rows<'a, A: Arithmetic> {
@@ -82,20 +82,34 @@ pub(super) fn dot_rows<A: Arithmetic>(acc: &mut [A::R], xt: &[A::R], w: &[A::R])
     }
 }
 
-/// `out[t][n] = sum_k x[t][k] * w[n][k]`, `k` ascending from +0 (in `fast`, unit after unit), then `+ bias[n]`.
-pub(super) fn matmul<A: Arithmetic>(o: &MatMul, cx: &mut OpCx<'_, A::R>) -> Result<(), ComputeError> {
-    let (rows, n_out) = (o.out.rows(), o.out.cols());
-    let bias = o.bias.map(|b| vector::<A>(cx, b)).transpose()?;
-    let mut out = cx.take_real(o.out);
-    let weight = cx.weights.get(o.w)?;
-    let x = Operand::new(weight, o.numerics, cx.real(o.x), rows)?;
+/// `y[t][n] = sum_k x[t][k] * w[n][k]`, `k` ascending from +0 (in `fast`, unit after unit); not rounded further. `x` has
+/// `rows` rows.
+pub(super) fn product<A: Arithmetic>(
+    weight: &Weight,
+    numerics: Numerics,
+    x: &[A::R],
+    rows: usize,
+) -> Result<Vec<A::R>, ComputeError> {
+    let x = Operand::new(weight, numerics, x, rows)?;
     let mut w = Rows::<A>::new(weight);
     let mut acc = vec![A::R::default(); rows];
-    for n in 0..n_out {
+    let mut y = vec![A::R::default(); rows * weight.rows];
+    for n in 0..weight.rows {
         x.dot(&mut w, [0, n], &mut acc)?;
-        for (t, &y) in acc.iter().enumerate() {
-            let y = bias.as_ref().map_or(y, |b| y + b[n]);
-            out[t * n_out + n] = A::store(y);
+        for (y, &acc) in y[n..].iter_mut().step_by(weight.rows).zip(&acc) {
+            *y = acc;
+        }
+    }
+    Ok(y)
+}
+
+/// The [`product`], then `+ bias[n]`.
+pub(super) fn matmul<A: Arithmetic>(o: &MatMul, cx: &mut OpCx<'_, A::R>) -> Result<(), ComputeError> {
+    let bias = o.bias.map(|b| vector::<A>(cx, b)).transpose()?;
+    let mut out = product::<A>(cx.weights.get(o.w)?, o.numerics, cx.real(o.x), o.x.rows())?;
+    for row in out.chunks_exact_mut(o.out.cols().max(1)) {
+        for (n, y) in row.iter_mut().enumerate() {
+            *y = A::store(bias.as_ref().map_or(*y, |b| *y + b[n]));
         }
     }
     cx.put_real(o.out, out);

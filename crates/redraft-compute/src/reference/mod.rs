@@ -10,6 +10,7 @@ mod arithmetic;
 mod attention;
 mod elementwise;
 mod embed;
+mod logits;
 mod matmul;
 mod moe;
 mod norm;
@@ -17,7 +18,7 @@ mod product;
 mod rope;
 mod softmax;
 mod stats;
-pub(crate) use stats::TILE;
+pub(crate) use stats::{Place, place, search};
 
 #[cfg(test)]
 mod properties;
@@ -102,8 +103,8 @@ impl<A: Arithmetic> HostKernels for Reference<A> {
             Op::MoeRoute(o) => moe::route::<A>(o, cx),
             Op::MoeExperts(o) => moe::experts::<A>(o, cx),
             Op::Softcap(o) => elementwise::softcap::<A>(o, cx),
-            Op::Softmax(o) => softmax::softmax::<A>(o, cx),
             Op::TokenStats(o) => stats::token_stats::<A>(o, cx),
+            Op::TokenSample(o) => stats::token_sample::<A>(o, cx),
         }
     }
 }

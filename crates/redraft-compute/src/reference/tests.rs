@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use redraft_gguf::{Bytes, DType};
 
-use super::stats::sample;
+use super::stats::{Place, place, search};
 use super::testing::{Data, Outputs, W, backend, distance, noise, noise32, run, table};
 use crate::backend::{InputData, KvLayout, Precision};
-use crate::op::{Activation, Factor, GateUp, Mask, RopeStyle};
+use crate::op::{Activation, Factor, GateUp, Head, Mask, RopeStyle};
 use crate::program::{AttentionSpec, Blind, ProgramBuilder};
 use crate::{ComputeError, Kind, KvType, Numerics, Val, Weight, WeightId, WeightTable};
 
@@ -15,6 +15,16 @@ const EXACT: [Precision; 2] = [Precision::F32, Precision::F64];
 
 fn real(x: &[f64]) -> Data {
     Data::Real(x.to_vec())
+}
+
+/// The soft embedding of given logits.
+fn soft_embed(b: &mut ProgramBuilder, x: Val, table: WeightId, scale: f64) -> Result<Val, ComputeError> {
+    let (of, _) = b.token_stats(b.logits(x, None, 1.0))?;
+    b.soft_embed(of, table, scale)
+}
+
+fn identity(n: usize) -> Vec<f32> {
+    (0..n * n).map(|i| f32::from(i.is_multiple_of(n + 1))).collect()
 }
 
 /// Runs an op in f32 and f64 and compares its first output with `expected`.
@@ -49,8 +59,9 @@ fn embed_takes_scaled_rows_and_refuses_foreign_ids() {
 #[test]
 fn soft_embed_mixes_rows() {
     let w: [W<'_>; 1] = [("e", [1, 3, 2], &[1.0, 2.0, 3.0, 4.0, 5.0, 8.0])];
-    let p = real(&[0.5, 0.5, 0.0, 0.0, 0.25, 0.75]);
-    check(&w, 2, &[p], |b, v, w| Ok(vec![b.soft_embed(v[0], w[0], 2.0)?]), &[4.0, 6.0, 9.0, 14.0]);
+    // The probabilities 1/2, 1/2, 0 and 0, 1/4, 3/4.
+    let x = real(&[7.0, 7.0, -200.0, -200.0, 0.0, 3f64.ln()]);
+    check(&w, 2, &[x], |b, v, w| Ok(vec![soft_embed(b, v[0], w[0], 2.0)?]), &[4.0, 6.0, 9.0, 14.0]);
 }
 
 #[test]
@@ -339,55 +350,130 @@ fn an_expert_is_the_same_bits_as_its_matmuls() {
 }
 
 #[test]
-fn softmax_and_stats() {
+fn statistics_samples_and_soft_embeddings() {
     let l3 = 3f64.ln();
     let x = real(&[0.0, l3, 0.0, l3]);
     let p = [0.125, 0.375, 0.125, 0.375];
-    check(&[], 1, std::slice::from_ref(&x), |b, v, _| Ok(vec![b.softmax(v[0])?]), &p);
+    let w: [W<'_>; 1] = [("identity", [1, 4, 4], &identity(4))];
+    check(&w, 1, std::slice::from_ref(&x), |b, v, w| Ok(vec![soft_embed(b, v[0], w[0], 1.0)?]), &p);
     let entropy: f64 = -p.iter().map(|p| p * p.ln()).sum::<f64>();
     // Running sums 1/8, 4/8, 5/8, 1.
     for (u, id) in [(0.1, 0), (0.2, 1), (0.49, 1), (0.55, 2), (0.7, 3), (0.999_999, 3), (1.0, 3)] {
         for precision in EXACT {
             let out = run(precision, &[], 1, &[x.clone(), real(&[u])], |b, v, _| {
-                let (stats, picks) = b.token_stats(v[0], v[1])?;
-                Ok(vec![stats, picks])
+                let (of, argmax) = b.token_stats(b.logits(v[0], None, 1.0))?;
+                Ok(vec![of.stats, argmax, b.token_sample(of, v[1])?, of.tiles])
             });
             let out = out.unwrap();
-            assert!(distance(out[0].real(), &[l3, 8f64.ln(), entropy]) < 2e-7, "{:?}", out[0]);
-            assert_eq!(out[1].int(), [1, id], "u = {u}; the lower of two equal ids is the argmax");
+            assert!(distance(out[0].real(), &[l3, 8f64.ln(), entropy, 8.0 / 3.0]) < 2e-7, "{:?}", out[0]);
+            assert_eq!(out[1].int(), [1], "the lower of two equal ids is the argmax");
+            assert_eq!(out[2].int(), [id], "u = {u}");
+            assert!(distance(out[3].real(), &[l3, 8.0 / 3.0]) < 2e-7, "{:?}", out[3]);
         }
     }
 }
 
 #[test]
 fn a_certain_row_has_no_entropy() {
-    let out = run(Precision::F32, &[], 1, &[real(&[0.0, 200.0, 0.0]), real(&[0.5])], |b, v, _| {
-        let (stats, picks) = b.token_stats(v[0], v[1])?;
-        Ok(vec![stats, picks, b.softmax(v[0])?])
+    let w: [W<'_>; 1] = [("identity", [1, 3, 3], &identity(3))];
+    let out = run(Precision::F32, &w, 1, &[real(&[0.0, 200.0, 0.0]), real(&[0.5])], |b, v, w| {
+        let (of, argmax) = b.token_stats(b.logits(v[0], None, 1.0))?;
+        Ok(vec![of.stats, argmax, b.token_sample(of, v[1])?, b.soft_embed(of, w[0], 1.0)?])
     });
     let out = out.unwrap();
-    assert_eq!(out[0], real(&[200.0, 200.0, 0.0]));
-    assert_eq!(out[1].int(), [1, 1]);
-    assert_eq!(out[2], real(&[0.0, 1.0, 0.0]), "the reciprocal of 1 is 1");
+    assert_eq!(out[0], real(&[200.0, 200.0, 0.0, 1.0]));
+    assert_eq!((out[1].int(), out[2].int()), (&[1][..], &[1][..]));
+    assert_eq!(out[3], real(&[0.0, 1.0, 0.0]), "the reciprocal of 1 is 1");
 }
 
 #[test]
 fn sampling_finds_the_tile_and_the_id_in_it() {
-    let mut e = vec![0.0f32; 3000];
-    (e[5], e[1030], e[2999]) = (1.0, 2.0, 1.0);
-    for (u, id) in [(1e-8, 5), (0.25, 5), (0.26, 1030), (0.75, 1030), (0.76, 2999), (1.0, 2999)] {
-        assert_eq!(sample(&e, u), id, "u = {u}");
+    // Shares of three tiles, and the weights in the second.
+    let shares = [1.0f32, 2.0, 0.0, 1.0, 0.0];
+    let at = |tile, before, target| Place { tile, before, target };
+    for (u, expected) in [
+        (1e-8, at(0, 0.0, 4e-8)),
+        (0.25, at(0, 0.0, 1.0)),
+        (0.26, at(1, 1.0, 1.04)),
+        (0.75, at(1, 1.0, 3.0)),
+        (0.76, at(3, 3.0, 3.04)),
+        (1.0, at(3, 3.0, 4.0)),
+        // Out of (0, 1): the last tile with a share.
+        (2.0, at(3, 3.0, 8.0)),
+    ] {
+        assert_eq!(place(&shares, u), expected, "u = {u}");
     }
-    // Out of (0, 1): still an id of the row.
-    assert_eq!(sample(&e, 2.0), 2999);
-    assert!(sample(&e, f32::NAN) < 3000);
-    assert_eq!(sample(&[0.0f32; 4], 0.5), 0);
+    assert_eq!(place(&shares, f32::NAN).tile, 3);
+    let weights = [0.0f32, 0.5, 0.0, 1.5, 0.0];
+    for (target, id) in [(1.04, 1), (1.5, 1), (1.51, 3), (3.0, 3), (3.5, 3)] {
+        assert_eq!(search(weights.into_iter(), at(1, 1.0, target)), id, "target {target}");
+    }
+    assert_eq!(search([0.0f32; 4].into_iter(), at(0, 0.0, 0.5)), 0);
     // In one tile, 2^24 in order swallows the ones after it; 16 accumulators do not. The target between the
     // two sums is reached by no id, and the last with a weight is taken.
     let mut e = vec![0.0f32; 1024];
     (e[0], e[1], e[2], e[3]) = (16_777_216.0, 1.0, 1.0, 1.0);
-    assert_eq!(crate::math::reduce::sum(&e), 16_777_218.0);
-    assert_eq!(sample(&e, 1.0), 3);
+    let share = crate::math::reduce::sum(&e);
+    assert_eq!(share, 16_777_218.0);
+    assert_eq!(search(e.into_iter(), place(&[share], 1.0)), 3);
+}
+
+#[test]
+fn a_head_gives_the_bits_of_its_ops() {
+    let (rows, n, vocab) = (3, 20, 1100);
+    let w = noise32(1, vocab * n);
+    let weights: [W<'_>; 1] = [("w", [1, vocab, n], &w)];
+    let inputs =
+        [Data::Real(noise(2, rows * n)), Data::Real(noise(3, rows).iter().map(|x| x.abs()).collect())];
+    for precision in [Precision::F32, Precision::F64, Precision::Bf16] {
+        for softcap in [None, Some(3.0)] {
+            let out = run(precision, &weights, rows, &inputs, |b, v, w| {
+                let head = Head { w: w[0], softcap };
+                let given = b.head(v[0], head)?;
+                let mut all = Vec::new();
+                for logits in [b.logits(v[0], Some(head), 1.6), b.logits(given, None, 1.6)] {
+                    let (of, argmax) = b.token_stats(logits)?;
+                    let sample = b.token_sample(of, v[1])?;
+                    all.extend([of.stats, of.tiles, argmax, sample, b.soft_embed(of, w[0], 0.5)?]);
+                }
+                Ok(all)
+            });
+            let out = out.unwrap();
+            assert_eq!(out[..5], out[5..], "{precision:?} {softcap:?}");
+        }
+    }
+}
+
+#[test]
+fn fast_leaves_out_what_exact_can_hardly_see() {
+    // With 1,100 ids the cut of fast is 2^-35: of three ids below the first, e^-24, e^-25 and e^-35 of its size, the
+    // first takes part in both modes, the second (2^-36.1) in exact only, the third (2^-50.5) in neither.
+    let mut x = vec![-1000.0; 1100];
+    (x[5], x[6], x[1030], x[1099]) = (0.0, -24.0, -25.0, -35.0);
+    let mut table = vec![0.0f32; 1100 * 3];
+    (table[6 * 3], table[1030 * 3 + 1], table[1099 * 3 + 2]) = (1.0, 1.0, 1.0);
+    let weights: [W<'_>; 1] = [("w", [1, 1100, 3], &table)];
+    let go = |numerics| {
+        let out = run(Precision::F32, &weights, 1, &[real(&x)], |b, v, w| {
+            b.set_numerics(numerics);
+            Ok(vec![soft_embed(b, v[0], w[0], 1.0)?])
+        });
+        out.unwrap()[0].real().to_vec()
+    };
+    let (exact, fast) = (go(Numerics::Exact), go(Numerics::Fast));
+    let close = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-6;
+    assert!(close(exact[0], (-24f64).exp()) && close(exact[1], (-25f64).exp()), "{exact:?}");
+    assert_eq!((exact[2], &fast[..]), (0.0, &[exact[0], 0.0, 0.0][..]));
+}
+
+#[test]
+fn a_cap_does_not_hide_an_infinite_product() {
+    let weights: [W<'_>; 1] = [("w", [1, 3, 2], &[1.0, 1.0, 3e38, 3e38, 1.0, 1.0])];
+    let e = run(Precision::F32, &weights, 1, &[real(&[1.0, 1.0])], |b, v, w| {
+        let logits = b.logits(v[0], Some(Head { w: w[0], softcap: Some(30.0) }), 1.0);
+        Ok(vec![b.token_stats(logits)?.1])
+    });
+    assert!(matches!(e, Err(ComputeError::NotFinite { op: "TokenStats", row: 0, .. })), "{e:?}");
 }
 
 #[test]
@@ -445,10 +531,10 @@ fn f32_is_close_to_f64_for_every_op() {
             let y = b.rms_norm(g, Some(w[5]), 1e-6, n)?;
             let z = b.matmul(y, w[0])?;
             let z = b.softcap(z, 30.0)?;
-            let p = b.softmax(z)?;
-            let se = b.soft_embed(p, w[0], 7.0)?;
-            let (stats, picks) = b.token_stats(z, v[2])?;
-            Ok(vec![x, h, q, a, r2, probs, ws, m, g, z, p, se, stats, ids, picks])
+            let (of, argmax) = b.token_stats(b.logits(z, None, 1.25))?;
+            let se = b.soft_embed(of, w[0], 7.0)?;
+            let sample = b.token_sample(of, v[2])?;
+            Ok(vec![x, h, q, a, r2, probs, ws, m, g, z, of.tiles, se, of.stats, ids, argmax, sample])
         })
         .unwrap()
     };
@@ -466,7 +552,7 @@ fn f32_is_close_to_f64_for_every_op() {
             _ => assert_eq!(a, b, "output {i}"),
         }
     }
-    for (i, x) in bf16s.iter().enumerate().filter(|(i, _)| ![5, 6, 9, 12, 13, 14].contains(i)) {
+    for (i, x) in bf16s.iter().enumerate().filter(|(i, _)| ![5, 6, 9, 10, 12, 13, 14, 15].contains(i)) {
         assert!(x.real().iter().all(|&x| (x as f32).to_bits() & 0xFFFF == 0), "output {i} is not in bf16");
     }
 }

@@ -1,6 +1,7 @@
 //! DiffusionGemma: a Gemma-4 mixture of experts that reads its prompt causally and denoises a canvas
 //! bidirectionally with the same weights. Fact sheet: `docs/models/diffusion-gemma.md`.
 
+use redraft_compute::op::{Distribution, Head};
 use redraft_compute::{ComputeError, ProgramBuilder, Val, WeightId};
 use redraft_gguf::Gguf;
 
@@ -70,12 +71,16 @@ impl Arch for DiffusionGemma {
         self.base.result_norm(b, hidden)
     }
 
-    fn canvas(&self, b: &mut ProgramBuilder, ids: Val, prev: Option<Val>) -> Result<Val, ComputeError> {
+    fn canvas(
+        &self,
+        b: &mut ProgramBuilder,
+        ids: Val,
+        previous: Option<Distribution>,
+    ) -> Result<Val, ComputeError> {
         let m = &self.base;
         let mut x = m.embed(b, ids)?;
-        if let (Some(prev), Some(sc)) = (prev, &self.self_cond) {
-            let probs = b.softmax(prev)?; // [T, V]
-            let s = b.soft_embed(probs, m.token_embd, m.embed_scale())?; // [T, n]
+        if let (Some(previous), Some(sc)) = (previous, &self.self_cond) {
+            let s = b.soft_embed(previous, m.token_embd, m.embed_scale())?; // [T, n]
             b.tap("sc_soft", s);
             let z = m.norm(b, s, Some(sc.pre_norm))?;
             b.tap("sc_normed", z);
@@ -87,7 +92,10 @@ impl Arch for DiffusionGemma {
         let x = m.norm(b, x, None)?;
         b.tap("inp_region", x);
         let x = m.stack(b, x, true)?;
-        let x = m.result_norm(b, x)?;
-        m.head(b, x)
+        m.result_norm(b, x)
+    }
+
+    fn head(&self) -> Head {
+        self.base.head()
     }
 }

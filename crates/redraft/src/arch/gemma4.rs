@@ -2,6 +2,7 @@
 //! Here it is for measurements alone: one canvas pass over it does the matrix work of a denoising step without
 //! self-conditioning. Fact sheet: `docs/models/diffusion-gemma.md`.
 
+use redraft_compute::op::{Distribution, Head};
 use redraft_compute::{ComputeError, ProgramBuilder, Val};
 use redraft_gguf::Gguf;
 
@@ -57,10 +58,13 @@ impl Arch for Twin {
     }
 
     /// Rows that all see each other.
-    fn canvas(&self, b: &mut ProgramBuilder, ids: Val, _prev: Option<Val>) -> Result<Val, ComputeError> {
+    fn canvas(&self, b: &mut ProgramBuilder, ids: Val, _: Option<Distribution>) -> Result<Val, ComputeError> {
         let x = self.0.embed(b, ids)?;
         let x = self.0.stack(b, x, true)?;
-        let x = self.0.result_norm(b, x)?;
-        self.0.head(b, x)
+        self.0.result_norm(b, x)
+    }
+
+    fn head(&self) -> Head {
+        self.0.head()
     }
 }

@@ -3,6 +3,7 @@
 mod diffusion_gemma;
 mod gemma4;
 
+use redraft_compute::op::{Distribution, Head};
 use redraft_compute::{ComputeError, KvLayout, ProgramBuilder, Val};
 use redraft_gguf::{Gguf, Metadata};
 
@@ -49,9 +50,19 @@ pub trait Arch: Send + Sync {
     /// Final norm of a hidden state, tapped as `result_norm`.
     fn result_norm(&self, b: &mut ProgramBuilder, hidden: Val) -> Result<Val, ComputeError>;
 
-    /// Bidirectional pass over a canvas. `prev`: the processed logits of the step before, `[T, V]`. Returns
-    /// the logits `[T, V]`.
-    fn canvas(&self, b: &mut ProgramBuilder, ids: Val, prev: Option<Val>) -> Result<Val, ComputeError>;
+    /// Bidirectional pass over a canvas. `previous`: the distributions of the step before, `T` rows. Returns what the
+    /// [`head`](Self::head) is applied to, one row per position of the canvas: the final normed hidden state
+    /// `[T, d_model]`.
+    fn canvas(
+        &self,
+        b: &mut ProgramBuilder,
+        ids: Val,
+        previous: Option<Distribution>,
+    ) -> Result<Val, ComputeError>;
+
+    /// How raw logits `[T, V]` come from what [`canvas`](Self::canvas) returns. They are made as a whole, and tapped as
+    /// `logits`, only for those who want to see them.
+    fn head(&self) -> Head;
 }
 
 /// Reads hyper-parameters and weights of a file; what had to be assumed is added to the notes.

@@ -73,17 +73,15 @@ impl Part {
     /// The part of op `index`: by the names of its weights, which are those of the file format, and by what it is.
     fn of(program: &Program, index: usize) -> Part {
         let op = &program.ops()[index];
-        let over_vocabulary = program.layer_of(index).is_none();
         match op.name() {
             "Embed" => return Part::Embedding,
             "Attention" | "KvAppend" => return Part::Attention,
             "MoeRoute" => return Part::Router,
             "MoeExperts" => return Part::Experts,
             "Softcap" => return Part::Head,
-            "TokenStats" => return Part::Sampling,
-            // Outside of layers a constant factor is the temperature.
-            "Scale" if over_vocabulary => return Part::Sampling,
-            name if name.starts_with("Soft") => return Part::SoftEmbedding,
+            "SoftEmbed" => return Part::SoftEmbedding,
+            "TokenStats" if op.weights().is_empty() => return Part::Sampling,
+            "TokenSample" => return Part::Sampling,
             "RmsNorm" | "Add" | "Scale" | "Glu" | "Rope" => return Part::ElementWise,
             _ => {}
         }
@@ -189,5 +187,5 @@ fn in_int8(program: &Program, op: &Op) -> bool {
     let wide =
         |id: &WeightId| program.weights().get(*id).is_ok_and(|w| matches!(w.dtype, DType::F16 | DType::BF16));
     let weights = op.weights();
-    op.numerics() == Numerics::Fast && weights.first().is_some_and(|w| changed(w) && !wide(w))
+    !matches!(op, Op::SoftEmbed(_)) && op.numerics() == Numerics::Fast && weights.first().is_some_and(|w| changed(w) && !wide(w))
 }

@@ -364,7 +364,10 @@ impl Canvas<'_> {
         loop {
             let temperature = self.sampler.temperature(step);
             let uniform = self.draws.uniform(drawn, step, len);
-            let previous = if feedback && step > 0 { Previous::Kept } else { Previous::None };
+            let previous = match step {
+                1.. if feedback => Previous::Kept { temperature: self.sampler.temperature(step - 1) },
+                _ => Previous::None,
+            };
             let pass = CanvasPass { ids: &ids, previous, sampling: Some((temperature, &uniform)) };
             let mut result = canvas_pass(self.model, self.session, pass, sink)?;
             if let Some(sampled) = self.draws.sampled(drawn, step) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redraft_compute::op::Factor;
+use redraft_compute::op::{Distribution, Logits, STATS};
 use redraft_compute::{
     InputData, Kind, Observer, Program, ProgramBuilder, SeqId, Slot, TapData, TapKey, Val,
 };
@@ -10,8 +10,11 @@ use redraft_compute::{
 use super::Session;
 use crate::{Error, Model};
 
-/// The processed logits of the step before stay in the backend under this slot.
-const PREVIOUS: Slot = Slot(0);
+/// What stays in the backend from one step to the next: the final hidden states, and the statistics of the logits that
+/// the head makes of them. The logits themselves are computed again where they are needed.
+const HIDDEN: Slot = Slot(0);
+const STATISTICS: Slot = Slot(1);
+const TILES: Slot = Slot(2);
 
 /// Looks at taps while a pass runs, and may ask it to stop.
 pub trait TapSink {
@@ -48,9 +51,12 @@ impl TapSink for () {}
 pub enum Previous<'a> {
     /// Nothing: the first step, or self-conditioning off.
     None,
-    /// The processed logits that the last pass of this sequence kept.
-    Kept,
-    /// These, `[canvas, V]`.
+    /// The distributions that the last pass of this sequence made, and kept.
+    Kept {
+        /// The temperature of that pass.
+        temperature: f64,
+    },
+    /// Those of these processed logits, `[canvas, V]`.
     Given(&'a [f64]),
 }
 
@@ -61,7 +67,7 @@ pub struct CanvasPass<'a> {
     pub ids: &'a [u32],
     /// The previous prediction.
     pub previous: Previous<'a>,
-    /// Temperature and the uniform numbers to sample with; none computes logits only (for taps).
+    /// Temperature and the uniform numbers to sample with; without them only taps are computed.
     pub sampling: Option<(f64, &'a [f64])>,
 }
 
@@ -86,6 +92,9 @@ struct Watch<'a> {
     result: CanvasResult,
 }
 
+/// Index of the argmax among the outputs of a pass.
+const ARGMAX: usize = 1;
+
 impl Observer for Watch<'_> {
     fn wants(&self, key: TapKey) -> bool {
         self.sink.wants(key)
@@ -95,22 +104,19 @@ impl Observer for Watch<'_> {
         self.sink.tap(key, val, data);
     }
 
-    fn output(&mut self, _index: usize, _val: Val, data: TapData<'_>) {
-        let mut stats = |row: [f32; 3]| {
-            self.result.max.push(row[0]);
-            self.result.lse.push(row[1]);
-            self.result.entropy.push(row[2]);
+    fn output(&mut self, index: usize, _val: Val, data: TapData<'_>) {
+        let r = &mut self.result;
+        let mut stats = |[max, lse, entropy, _]: [f32; STATS]| {
+            r.max.push(max);
+            r.lse.push(lse);
+            r.entropy.push(entropy);
         };
         match data {
-            TapData::F32(x) => x.as_chunks().0.iter().for_each(|&r| stats(r)),
-            TapData::F64(x) => x.as_chunks::<3>().0.iter().for_each(|r| stats(r.map(|x| x as f32))),
-            TapData::I32(x) => {
-                for &[argmax, sample] in x.as_chunks().0 {
-                    // Ids come out of a vocabulary that fits i32.
-                    self.result.argmax.push(argmax as u32);
-                    self.result.sample.push(sample as u32);
-                }
-            }
+            TapData::F32(x) => x.as_chunks().0.iter().for_each(|&row| stats(row)),
+            TapData::F64(x) => x.as_chunks().0.iter().for_each(|row| stats(row.map(|x: f64| x as f32))),
+            // Ids come out of a vocabulary that fits i32.
+            TapData::I32(x) if index == ARGMAX => r.argmax.extend(x.iter().map(|&id| id as u32)),
+            TapData::I32(x) => r.sample.extend(x.iter().map(|&id| id as u32)),
         }
     }
 
@@ -201,25 +207,47 @@ pub fn canvas_pass(
     let mut inputs = Vec::new();
     let v = b.input("ids", 1, Kind::Int)?;
     inputs.push(InputData::Int(&ids));
+    let head = model.arch.head();
     let previous = match pass.previous {
         Previous::None => None,
-        Previous::Kept => Some(b.kept(PREVIOUS, vocab_len)?),
+        Previous::Kept { temperature } => {
+            let hidden = b.kept(HIDDEN, model.shape().d_model)?;
+            let stats = b.kept(STATISTICS, STATS)?;
+            let tiles = b.kept(TILES, 2 * Logits::tiles(vocab_len))?;
+            Some(Distribution { logits: b.logits(hidden, Some(head), 1.0 / temperature), stats, tiles })
+        }
         Previous::Given(x) => {
             inputs.push(InputData::F64(x));
-            Some(b.input("sc_logits", vocab_len, Kind::Real)?)
+            let x = b.input("sc_logits", vocab_len, Kind::Real)?;
+            Some(b.token_stats(b.logits(x, None, 1.0))?.0)
         }
     };
     let tables = model.arch.position_inputs(n_past, ids.len());
     inputs.extend(tables.iter().map(|t| InputData::F64(t)));
-    let logits = model.arch.canvas(&mut b, v, previous)?; // [T, V]
+    let hidden = model.arch.canvas(&mut b, v, previous)?; // [T, n]
+    let raw = match sink.wants(TapKey { name: "logits", layer: None }) {
+        true => {
+            let raw = b.head(hidden, head)?; // [T, V]
+            b.tap("logits", raw);
+            Some(raw)
+        }
+        false => None,
+    };
     if let Some((temperature, u)) = pass.sampling {
-        let processed = b.scale(logits, Factor::Const(1.0 / temperature))?; // [T, V]
+        let scale = 1.0 / temperature;
+        // The same bits either way.
+        let logits = match raw {
+            Some(raw) => b.logits(raw, None, scale),
+            None => b.logits(hidden, Some(head), scale),
+        };
         let u_in = b.input("u", 1, Kind::Real)?;
         inputs.push(InputData::F64(u));
-        let (stats, picks) = b.token_stats(processed, u_in)?;
-        b.output(stats);
-        b.output(picks);
-        b.keep(processed, PREVIOUS);
+        let (of, argmax) = b.token_stats(logits)?;
+        let sample = b.token_sample(of, u_in)?;
+        [of.stats, argmax, sample].into_iter().for_each(|v| b.output(v));
+        b.keep(hidden, HIDDEN);
+        b.keep(of.stats, STATISTICS);
+        b.keep(of.tiles, TILES);
     }
     run(model, session.seq(), &b.finish(), &inputs, sink)
 }

@@ -1,7 +1,7 @@
 //! The decoder stack of Gemma 4 with routed experts: what DiffusionGemma and its autoregressive twin share. Fact
 //! sheet: `docs/models/diffusion-gemma.md`.
 
-use redraft_compute::op::{Activation, Factor, Mask};
+use redraft_compute::op::{Activation, Factor, Head, Mask};
 use redraft_compute::{ComputeError, Kind, KvLayout, ProgramBuilder, Val, WeightId};
 use redraft_gguf::Gguf;
 
@@ -197,12 +197,9 @@ impl Gemma4 {
         Ok(x)
     }
 
-    /// The logits `[T, V]` of normed rows `[T, n]`.
-    pub(crate) fn head(&self, b: &mut ProgramBuilder, x: Val) -> Result<Val, ComputeError> {
-        let y = b.matmul(x, self.output)?; // [T, V]
-        let y = b.softcap(y, self.config.softcap)?;
-        b.tap("logits", y);
-        Ok(y)
+    /// From normed rows to logits.
+    pub(crate) fn head(&self) -> Head {
+        Head { w: self.output, softcap: Some(self.config.softcap) }
     }
 
     /// Layer `i` over `x` `[T, n]`. Canvas passes leave the cache alone and have a scalar of their own.

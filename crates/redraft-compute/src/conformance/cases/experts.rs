@@ -149,10 +149,11 @@ fn layer() -> Result<Setup, ComputeError> {
         let x = b.rms_norm(h, Some(norm), 1e-6, n)?;
         let logits = b.matmul(x, table)?; // [rows, vocab]
         let logits = b.softcap(logits, 30.0)?;
-        let (stats, picks) = b.token_stats(logits, u)?;
-        let probs = b.softmax(logits)?;
-        let soft = b.soft_embed(probs, table, 2.0)?;
-        [stats, picks, soft].into_iter().for_each(|v| b.output(v));
+        let logits = b.logits(logits, None, 1.25);
+        let (of, argmax) = b.token_stats(logits)?;
+        let sample = b.token_sample(of, u)?;
+        let soft = b.soft_embed(of, table, 2.0)?;
+        [of.stats, argmax, sample, soft].into_iter().for_each(|v| b.output(v));
         let u = (0..rows).map(|_| noise.unit().abs()).collect();
         steps.push((b.finish(), vec![Data::Int(noise.ids(rows, vocab)), Data::Real(u)]));
     }

@@ -1,8 +1,8 @@
-//! MatMul, Embed and SoftEmbed: all block types, all remainders of tokens, columns and depth.
+//! MatMul and Embed: all block types, all remainders of tokens, columns and depth.
 
 use redraft_gguf::{CODECS, DType};
 
-use super::{Case, Data, Noise, Setup, Spread, Weights, push, single};
+use super::{Case, Data, Setup, Spread, Weights, push, single};
 use crate::Numerics::Exact;
 use crate::{ComputeError, Kind, Numerics, ProgramBuilder};
 
@@ -42,8 +42,6 @@ pub(super) fn add(list: &mut Vec<Case>) {
             });
             let name = format!("Embed {} [{n}, {k}], {t} ids", dtype.name());
             push(list, "Embed", Exact, name, move || embed(seed, dtype, [t, k, n]));
-            let name = format!("SoftEmbed {} [{}, {k}], {t} tokens", dtype.name(), n + 3);
-            push(list, "SoftEmbed", Exact, name, move || soft_embed(seed, dtype, [t, k, n + 3], 0));
         }
         if dtype.is_integer() || dtype == DType::NVFP4 {
             continue; // no weights around the flush limit
@@ -56,10 +54,6 @@ pub(super) fn add(list: &mut Vec<Case>) {
     push(list, "MatMul", Exact, "sums that overflow".into(), || {
         matmul(8, DType::F32, [3, 40, 17], [Spread::Huge; 2], false, Exact)
     });
-    for (t, vocab, zeros) in [(1, 255, 2), (5, 256, 1), (6, 257, 3), (26, 700, 5), (13, 513, 0)] {
-        let name = format!("SoftEmbed of {t} tokens over {vocab} ids, sparsity {zeros}");
-        push(list, "SoftEmbed", Exact, name, move || soft_embed(9, DType::BF16, [t, 35, vocab], zeros));
-    }
     push(list, "Embed", Exact, "an id behind the table".into(), || embed_ids(vec![0, 3, 4]));
     push(list, "Embed", Exact, "a negative id".into(), || embed_ids(vec![0, -1, 4]));
 }
@@ -107,29 +101,4 @@ fn embed_ids(ids: Vec<i32>) -> Result<Setup, ComputeError> {
     let y = b.embed(v, matrix, 1.0)?;
     b.output(y);
     Ok(single(b, table, vec![Data::Int(ids)]))
-}
-
-/// With `zeros` = z, two of three ids have probability 0 for each token, and ids whose number is a multiple
-/// of z for all of them.
-fn soft_embed(
-    seed: u64,
-    dtype: DType,
-    [t, n, vocab]: [usize; 3],
-    zeros: usize,
-) -> Result<Setup, ComputeError> {
-    let mut w = Weights::new(seed);
-    let matrix = w.add(dtype, [1, vocab, n], Spread::Unit)?;
-    let (table, mut noise) = w.finish();
-    let mut b = ProgramBuilder::new(&table, 0, t);
-    let probs = b.input("probs", vocab, Kind::Real)?;
-    let y = b.soft_embed(probs, matrix, 5.5)?;
-    b.output(y);
-    let probs = (0..t * vocab).map(|i| probability(&mut noise, i % vocab, zeros)).collect();
-    Ok(single(b, table, vec![Data::Real(probs)]))
-}
-
-fn probability(noise: &mut Noise, id: usize, zeros: usize) -> f32 {
-    let p = noise.unit().abs() / 64.0;
-    let absent = zeros > 0 && (id.is_multiple_of(zeros) || noise.below(3) > 0);
-    if absent { 0.0 } else { p }
 }

@@ -12,10 +12,6 @@ pub(super) fn add(list: &mut Vec<Case>) {
         for spread in [Spread::Unit, Spread::Wide, Spread::Tiny, Spread::Coarse] {
             elementwise(list, cols, spread);
         }
-        for spread in [Spread::Times(200), Spread::Coarse, Spread::Tiny] {
-            let name = format!("rows of {cols} {spread:?}");
-            push(list, "Softmax", Exact, name, move || softmax(5, cols, spread));
-        }
     }
     for (cols, group) in [(64, 16), (60, 15), (51, 17), (66, 33), (7, 1)] {
         push(list, "RmsNorm", Exact, format!("{cols} columns in groups of {group}"), move || {
@@ -36,12 +32,6 @@ pub(super) fn add(list: &mut Vec<Case>) {
         {
             let name = format!("{style:?}, {n_rot} of {head_dim} channels");
             push(list, "Rope", Exact, name, move || rope(style, head_dim, n_rot));
-        }
-    }
-    for vocab in [1, 2, 15, 16, 17, 33, 1023, 1024, 1025, 2049, 5000] {
-        for spread in [Spread::Times(4), Spread::Times(60), Spread::Coarse, Spread::Tiny] {
-            let name = format!("{vocab} ids {spread:?}");
-            push(list, "TokenStats", Exact, name, move || token_stats(vocab, spread));
         }
     }
     for (experts, top_k) in [(1, 1), (2, 2), (8, 2), (17, 4), (33, 33), (128, 8)] {
@@ -140,16 +130,6 @@ fn rms_norm(
     Ok(single(b, table, vec![Data::Real(x)]))
 }
 
-fn softmax(rows: usize, cols: usize, spread: Spread) -> Result<Setup, ComputeError> {
-    let (table, mut noise) = Weights::new(16).finish();
-    let mut b = ProgramBuilder::new(&table, 0, rows);
-    let x = b.input("x", cols, Kind::Real)?;
-    let y = b.softmax(x)?;
-    b.output(y);
-    let x = noise.reals(rows * cols, spread);
-    Ok(single(b, table, vec![Data::Real(x)]))
-}
-
 fn rope(style: RopeStyle, head_dim: usize, n_rot: usize) -> Result<Setup, ComputeError> {
     let (rows, cols) = (3, 3 * head_dim);
     let (table, mut noise) = Weights::new(17).finish();
@@ -163,20 +143,6 @@ fn rope(style: RopeStyle, head_dim: usize, n_rot: usize) -> Result<Setup, Comput
         Data::Real(noise.reals(rows * n_rot, Spread::Unit)),
     ];
     Ok(single(b, table, inputs))
-}
-
-fn token_stats(vocab: usize, spread: Spread) -> Result<Setup, ComputeError> {
-    // The ends of (0, 1) as the sampler makes them, one number that no running sum reaches, and others.
-    let u = [2.980_232_2e-8, 0.999_999_97, 1.5, 0.25, 0.5, 0.75, 0.9];
-    let (table, mut noise) = Weights::new(18).finish();
-    let mut b = ProgramBuilder::new(&table, 0, u.len());
-    let x = b.input("logits", vocab, Kind::Real)?;
-    let v = b.input("u", 1, Kind::Real)?;
-    let (stats, picks) = b.token_stats(x, v)?;
-    b.output(stats);
-    b.output(picks);
-    let x = noise.reals(u.len() * vocab, spread);
-    Ok(single(b, table, vec![Data::Real(x), Data::Real(u.to_vec())]))
 }
 
 fn route(experts: usize, top_k: usize, renormalize: bool, scale: bool) -> Result<Setup, ComputeError> {

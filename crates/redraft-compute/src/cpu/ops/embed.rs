@@ -1,19 +1,33 @@
 //! Embedding rows, and the soft embedding of a distribution.
 //!
-//! The soft embedding is a product of matrices whose inner dimension is the vocabulary:
+//! The soft embedding adds table rows, weighed by probabilities that do not exist before:
 //!
-//! 1. Ids that have probability 0 for every token are left out: they would add ±0 to sums that are never -0.
-//! 2. The others are taken [`DEPTH`] at a time, ascending. Their table rows are unpacked once, by all threads
-//!    together, into panels `[column / 16][id][16]`; their probabilities are packed.
-//! 3. A tile is 16 columns of all tokens: the matrix kernel adds the ids to the sums in the output.
-//! 4. At the end one multiplication by the scale.
+//! 1. The statistics say which tiles of ids hold anything for which rows. The others are skipped.
+//! 2. For some tiles at a time, one thread a tile, the logits are computed again, and from them the probabilities,
+//!    with a flag for each that is large enough.
+//! 3. Tile after tile: the table rows that any flag asks for are unpacked, all threads together.
+//! 4. Then each thread takes some columns. Blocks of [`BLOCK`] ids of these columns fit the first-level cache; for
+//!    each row of the result the sums stay in registers while the flags of the block are followed.
+//! 5. At the end one multiplication by the scale.
 
-use super::packed::{groups, interleave, resize};
-use super::panel::{DEPTH, Matrix};
+use super::logits::{ROWS, Source};
+use super::operand::Operand;
+use super::packed::resize;
+use super::panel::Matrix;
+use crate::cpu::kernels::stats::{BLOCK, COLUMNS, Columns};
 use crate::cpu::pool::Grid;
-use crate::cpu::vector::LANES;
-use crate::cpu::{Cpu, Cx};
-use crate::{ComputeError, op};
+use crate::cpu::{Cpu, Cx, Scratch};
+use crate::op::{STATS, TILE};
+use crate::{ComputeError, math, op};
+
+/// Blocks of a tile.
+const BLOCKS: usize = TILE / BLOCK;
+
+/// Table rows that a thread unpacks together.
+const UNPACKED: usize = 8;
+
+/// Probabilities that are held at a time (16 MiB).
+const PROBABILITIES: usize = 1 << 22;
 
 pub(crate) fn run(cpu: &mut Cpu, o: &op::Embed, cx: &mut Cx<'_>) -> Result<(), ComputeError> {
     let mut out = cx.take_real(o.out);
@@ -34,88 +48,192 @@ pub(crate) fn run(cpu: &mut Cpu, o: &op::Embed, cx: &mut Cx<'_>) -> Result<(), C
     Ok(())
 }
 
+/// What a chunk of ids knows of one tile.
+struct TileWork<'a> {
+    tile: usize,
+    /// `[BLOCKS][rows][BLOCK]`: a thread reads all rows of a block in one stream.
+    probs: &'a mut [f32],
+    /// `[BLOCKS][rows]`.
+    flags: &'a mut [u64],
+    outcome: Result<(), ComputeError>,
+}
+
 pub(crate) fn soft(cpu: &mut Cpu, o: &op::SoftEmbed, cx: &mut Cx<'_>) -> Result<(), ComputeError> {
     let mut out = cx.take_real(o.out);
     let matrix = Matrix::new(cx.weights.get(o.table)?)?;
-    let probs = cx.real(o.probs);
-    let (tokens, vocab, n) = (o.probs.rows(), matrix.rows(), matrix.cols());
-    let active = active(cpu, probs, vocab);
-    let across = n.div_ceil(LANES);
-    let mut panels = std::mem::take(&mut cpu.panels);
-    let mut packed = std::mem::take(&mut cpu.probs);
-    resize(&mut panels, across * DEPTH, "panels of the embedding table")?;
-    resize(&mut packed, tokens * DEPTH, "packed probabilities")?;
-    let mut bounds = vec![0];
-    bounds.extend(groups(cpu.table.groups, 0, tokens).map(|(at, size)| at + size));
-
-    let (table, pool) = (cpu.table, &cpu.pool);
-    for ids in active.chunks(DEPTH) {
-        let depth = ids.len();
-        // One column of the panels is one id.
-        let grid = Grid { cols: depth, bands: &[0, across], tile_cols: 4 };
-        pool.tiles(&mut panels[..across * depth], grid, |thread, mut tile| {
-            let row = &mut cpu.scratch(thread).row;
-            row.resize(n, 0.0);
-            for i in 0..tile.cols {
-                matrix.row(table, 0, ids[tile.col + i] as usize, row);
-                for (c, x) in row.chunks(LANES).enumerate() {
-                    let out = &mut tile.row_mut(c)[i];
-                    out[..x.len()].copy_from_slice(x);
-                    out[x.len()..].fill(0.0);
-                }
-            }
-        });
-        let grid = Grid { cols: depth, bands: &bounds, tile_cols: depth };
-        pool.tiles(&mut packed[..tokens * depth], grid, |thread, mut tile| {
-            let (first, size) = (tile.row, tile.rows);
-            let gathered = &mut cpu.scratch(thread).row;
-            gathered.resize(size * depth, 0.0);
-            for (i, row) in gathered.chunks_exact_mut(depth).enumerate() {
-                let probs = &probs[(first + i) * vocab..][..vocab];
-                row.iter_mut().zip(ids).for_each(|(p, &id)| *p = probs[id as usize]);
-            }
-            interleave(size, |i| &gathered[i * depth..][..depth], |x| x, tile.whole());
-        });
-        let (panels, packed) = (&panels, &packed);
-        let grid = Grid { cols: n, bands: &[0, tokens], tile_cols: LANES };
-        pool.tiles(&mut out, grid, |thread, mut tile| {
-            let panel = &panels[tile.col / LANES * depth..][..depth];
-            let sums = &mut cpu.scratch(thread).sums;
-            for (at, size) in groups(table.groups, 0, tokens) {
-                sums.clear();
-                sums.resize(size, [0.0; LANES]);
-                for (i, sums) in sums.iter_mut().enumerate() {
-                    sums[..tile.cols].copy_from_slice(tile.row_mut(at + i));
-                }
-                (table.gemm)(panel, &packed[at * depth..][..size * depth], sums);
-                for (i, sums) in sums.iter().enumerate() {
-                    let row = tile.row_mut(at + i);
-                    row.copy_from_slice(&sums[..row.len()]);
-                }
-            }
-        });
+    let source = Source::new(&o.of.logits, cx)?;
+    let (stats, tiles) = (cx.real(o.of.stats), cx.real(o.of.tiles));
+    let n = matrix.cols();
+    let soft = Soft {
+        matrix,
+        source,
+        cut: o.of.logits.numerics.probability_cut(source.vocab()),
+        scale: o.scale as f32,
+    };
+    let (mut operand, mut buffers) = (std::mem::take(&mut cpu.operand), std::mem::take(&mut cpu.soft));
+    let blocks = stats
+        .chunks(ROWS * STATS)
+        .zip(tiles.chunks(ROWS * 2 * source.tiles()))
+        .zip(out.chunks_mut((ROWS * n).max(1)));
+    for (block, ((stats, tiles), out)) in blocks.enumerate() {
+        soft.rows(cpu, block * ROWS, [stats, tiles], &mut operand, &mut buffers, out)?;
     }
-    let scale = o.scale as f32;
-    pool.rows(&mut out, n, n, |thread, _, out| {
-        let row = &mut cpu.scratch(thread).row;
-        row.clear();
-        row.extend_from_slice(out);
-        (table.scale)(row, scale, out);
-    });
-    (cpu.panels, cpu.probs) = (panels, packed);
+    (cpu.operand, cpu.soft) = (operand, buffers);
     cx.put_real(o.out, out);
     Ok(())
 }
 
-/// The ids to which some token gives a probability other than 0, ascending.
-fn active(cpu: &Cpu, probs: &[f32], vocab: usize) -> Vec<u32> {
-    let mut seen = vec![false; vocab];
-    cpu.pool.rows(&mut seen, 1, 4096, |_, first, seen| {
-        for row in probs.chunks_exact(vocab) {
-            for (seen, &p) in seen.iter_mut().zip(&row[first..]) {
-                *seen |= p != 0.0;
+/// Buffers of the soft embedding.
+#[derive(Default)]
+pub(crate) struct Buffers {
+    probs: Vec<f32>,
+    flags: Vec<u64>,
+    /// `[columns / COLUMNS][TILE]`.
+    rows: Vec<Columns>,
+}
+
+struct Soft<'a> {
+    matrix: Matrix<'a>,
+    source: Source<'a>,
+    cut: f32,
+    scale: f32,
+}
+
+impl Soft<'_> {
+    /// The soft embeddings of the rows from `first` on, as many as `out` has.
+    fn rows(
+        &self,
+        cpu: &Cpu,
+        first: usize,
+        [stats, tiles]: [&[f32]; 2],
+        operand: &mut Operand,
+        buf: &mut Buffers,
+        out: &mut [f32],
+    ) -> Result<(), ComputeError> {
+        let (table, pool, source, n) = (cpu.table, &cpu.pool, &self.source, self.matrix.cols());
+        let rows = stats.len() / STATS;
+        let (n_tiles, per) = (source.tiles(), (PROBABILITIES / (rows * TILE)).max(1));
+        // Tiles of which some row needs some id.
+        let inverse: Vec<f32> = stats.chunks_exact(STATS).map(|s| math::recip(s[3])).collect();
+        let stats = |t: usize| [stats[t * STATS], inverse[t]];
+        let needs = |t: usize, tile: usize| {
+            let [max, inverse] = stats(t);
+            math::flush(math::exp(tiles[t * 2 * n_tiles + tile] - max) * inverse) >= self.cut
+        };
+        let mut needed: Vec<(usize, Vec<usize>)> = Vec::new();
+        for tile in 0..n_tiles {
+            let of: Vec<usize> = (0..rows).filter(|&t| needs(t, tile)).collect();
+            if !of.is_empty() {
+                needed.push((tile, of));
             }
         }
-    });
-    (0..).zip(seen).filter_map(|(id, seen)| seen.then_some(id)).collect()
+        source.fill(pool, table, &[0, rows], |i| first + i, operand)?;
+        resize(&mut buf.probs, per.min(needed.len()) * rows * TILE, "probabilities")?;
+        resize(&mut buf.flags, per.min(needed.len()) * rows * BLOCKS, "flags of probabilities")?;
+        resize(&mut buf.rows, TILE * n.div_ceil(COLUMNS), "rows of the embedding table")?;
+        for chunk in needed.chunks(per) {
+            let mut work: Vec<TileWork<'_>> = chunk
+                .iter()
+                .zip(buf.probs.chunks_exact_mut(rows * TILE))
+                .zip(buf.flags.chunks_exact_mut(rows * BLOCKS))
+                .map(|((needed, probs), flags)| TileWork { tile: needed.0, probs, flags, outcome: Ok(()) })
+                .collect();
+            pool.items(&mut work, |thread, i, work| {
+                let (scratch, of) = (&mut *cpu.scratch(thread), &chunk[i].1);
+                work.outcome = self.probabilities(cpu, first, (of, rows), &stats, operand, scratch, work);
+            });
+            for work in work {
+                work.outcome?;
+                self.add(cpu, work.tile, work.probs, work.flags, &mut buf.rows, out);
+            }
+        }
+        pool.rows(out, n, n, |thread, _, out| {
+            let row = &mut cpu.scratch(thread).row;
+            row.clear();
+            row.extend_from_slice(out);
+            (table.scale)(row, self.scale, out);
+        });
+        Ok(())
+    }
+
+    /// The probabilities of one tile for those rows `of` all that need some.
+    fn probabilities(
+        &self,
+        cpu: &Cpu,
+        first: usize,
+        (of, all): (&[usize], usize),
+        stats: &impl Fn(usize) -> [f32; 2],
+        operand: &Operand,
+        scratch: &mut Scratch,
+        work: &mut TileWork<'_>,
+    ) -> Result<(), ComputeError> {
+        let (table, source) = (cpu.table, &self.source);
+        // Packing rows again pays where they are few.
+        let few = of.len() * 4 <= all * 3;
+        if few {
+            let rows: Vec<usize> = of.iter().map(|t| first + t).collect();
+            source.gather(&cpu.pool, table, work.tile, &rows, scratch)?;
+        } else {
+            source.tile(table, work.tile, (operand, [0, all]), |i| first + i, scratch);
+        }
+        work.flags.fill(0);
+        let len = source.tile_len(work.tile);
+        for (i, &t) in of.iter().enumerate() {
+            let x = scratch.logits.row(if few { i } else { t }, len);
+            let [max, inverse] = stats(t);
+            let mut flags = [0; BLOCKS];
+            (table.probabilities)(x, max, inverse, self.cut, &mut flags[..len.div_ceil(BLOCK)]);
+            for (b, (x, flags)) in x.chunks(BLOCK).zip(flags).enumerate() {
+                work.flags[b * all + t] = flags;
+                work.probs[(b * all + t) * BLOCK..][..x.len()].copy_from_slice(x);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the ids of one tile to the sums.
+    fn add(
+        &self,
+        cpu: &Cpu,
+        tile: usize,
+        probs: &[f32],
+        flags: &[u64],
+        rows: &mut [Columns],
+        out: &mut [f32],
+    ) {
+        let (table, pool, n) = (cpu.table, &cpu.pool, self.matrix.cols());
+        let mut any = [0u64; BLOCKS];
+        let n_rows = flags.len() / BLOCKS;
+        for (any, flags) in any.iter_mut().zip(flags.chunks_exact(n_rows)) {
+            *any = flags.iter().fold(0, |any, flags| any | flags);
+        }
+        let grid = Grid { cols: TILE, bands: &[0, n.div_ceil(COLUMNS)], tile_cols: UNPACKED };
+        pool.tiles(rows, grid, |thread, mut part| {
+            let row = &mut cpu.scratch(thread).row;
+            row.resize(n, 0.0);
+            let first = part.col;
+            for i in 0..part.cols {
+                let at = first + i;
+                if any[at / BLOCK] >> (at % BLOCK) & 1 == 0 {
+                    continue;
+                }
+                self.matrix.row(table, 0, tile * TILE + at, row);
+                for (c, x) in row.chunks(COLUMNS).enumerate() {
+                    part.row_mut(c)[i].as_flattened_mut()[..x.len()].copy_from_slice(x);
+                }
+            }
+        });
+        let grid = Grid { cols: n, bands: &[0, out.len() / n.max(1)], tile_cols: COLUMNS };
+        let rows = &*rows;
+        pool.tiles(out, grid, |_, mut part| {
+            let rows = &rows[part.col / COLUMNS * TILE..][..TILE];
+            for (b, rows) in rows.chunks_exact(BLOCK).enumerate().filter(|(b, _)| any[*b] != 0) {
+                let flags = flags[b * n_rows..][..n_rows].iter();
+                let probs = probs[b * n_rows * BLOCK..].chunks_exact(BLOCK);
+                for (t, (&flags, p)) in flags.zip(probs).enumerate().filter(|(_, (flags, _))| **flags != 0) {
+                    (table.soft_embed)(rows, p, flags, part.row_mut(t));
+                }
+            }
+        });
+    }
 }

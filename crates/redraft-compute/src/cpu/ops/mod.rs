@@ -4,6 +4,7 @@ pub(super) mod attention;
 pub(super) mod embed;
 pub(super) mod experts;
 pub(super) mod int_panel;
+pub(super) mod logits;
 pub(super) mod matmul;
 pub(super) mod operand;
 pub(super) mod packed;

@@ -87,32 +87,6 @@ pub(crate) fn rope(cpu: &mut Cpu, o: &op::Rope, cx: &mut Cx<'_>) -> Result<(), C
     Ok(())
 }
 
-pub(crate) fn softmax(cpu: &mut Cpu, o: &op::Softmax, cx: &mut Cx<'_>) -> Result<(), ComputeError> {
-    let mut out = cx.take_real(o.out);
-    let (x, n) = (cx.real(o.x), o.x.cols());
-    bands(&cpu.pool, o.out, &mut out, |at, out| {
-        for (x, out) in x[at].chunks_exact(n).zip(out.chunks_exact_mut(n)) {
-            (cpu.table.softmax)(x, out);
-        }
-    });
-    cx.put_real(o.out, out);
-    Ok(())
-}
-
-pub(crate) fn token_stats(cpu: &mut Cpu, o: &op::TokenStats, cx: &mut Cx<'_>) -> Result<(), ComputeError> {
-    let (mut stats, mut picks) = (cx.take_real(o.stats), cx.take_int(o.picks));
-    let (x, u, n) = (cx.real(o.logits), cx.real(o.u), o.logits.cols());
-    let mut rows: Vec<_> = stats.chunks_exact_mut(3).zip(picks.chunks_exact_mut(2)).collect();
-    cpu.pool.items(&mut rows, |thread, t, (stats, picks)| {
-        let s = (cpu.table.token_stats)(&x[t * n..][..n], u[t], &mut cpu.scratch(thread).row);
-        stats.copy_from_slice(&[s.max, s.lse, s.entropy]);
-        picks.copy_from_slice(&[s.argmax, s.sample]);
-    });
-    cx.put_real(o.stats, stats);
-    cx.put_int(o.picks, picks);
-    Ok(())
-}
-
 /// Soft-max over all experts, then the best `top_k` one after the other. There are few experts, so the choice
 /// is scalar.
 pub(crate) fn moe_route(cpu: &mut Cpu, o: &op::MoeRoute, cx: &mut Cx<'_>) -> Result<(), ComputeError> {
