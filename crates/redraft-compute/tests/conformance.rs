@@ -6,8 +6,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use redraft_compute::cpu::CpuLevel;
 use redraft_compute::{
-    BackendOptions, InputData, Kind, KvLayout, KvType, Numerics, Observer, Precision, ProgramBuilder, TapData, Val,
-    Weight, WeightTable, backend, conformance::Suite,
+    BackendOptions, InputData, Kind, KvLayout, KvType, Numerics, Observer, Precision, ProgramBuilder,
+    TapData, Val, Weight, WeightTable, backend, conformance::Suite,
 };
 use redraft_gguf::{Bytes, CODECS, Encoder, codec};
 

@@ -7,8 +7,8 @@ use std::time::Instant;
 use redraft_compute::cpu::CpuLevel;
 use redraft_compute::op::Mask;
 use redraft_compute::{
-    AttentionSpec, BackendOptions, Blind, InputData, Kind, KvLayout, KvType, Numerics, ProgramBuilder, Weight, WeightId,
-    WeightTable, backend,
+    AttentionSpec, BackendOptions, Blind, InputData, Kind, KvLayout, KvType, Numerics, ProgramBuilder,
+    Weight, WeightId, WeightTable, backend,
 };
 use redraft_gguf::{Bytes, DType, codec};
 
@@ -181,7 +181,8 @@ fn attention_speed() {
             let mut b = ProgramBuilder::new(&weights, n_past, CANVAS);
             let q = b.input("q", n_heads * head_dim, Kind::Real).unwrap();
             let [k, v] = ["k", "v"].map(|name| b.input(name, width, Kind::Real).unwrap());
-            let spec = AttentionSpec { cache_layer: Some(0), n_heads, n_kv_heads, head_dim, scale: 1.0, mask };
+            let spec =
+                AttentionSpec { cache_layer: Some(0), n_heads, n_kv_heads, head_dim, scale: 1.0, mask };
             let y = b.attention([q, k, v], spec).unwrap();
             b.output(y);
             let program = b.finish();

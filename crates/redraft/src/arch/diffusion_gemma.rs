@@ -188,16 +188,13 @@ impl DiffusionGemma {
     fn stack(&self, b: &mut ProgramBuilder, mut x: Val, canvas: bool) -> Result<Val, ComputeError> {
         let table_full = b.input("rope table of full layers", self.rope_full.n_rot, Kind::Real)?;
         let table_swa = b.input("rope table of sliding layers", self.rope_swa.n_rot, Kind::Real)?;
-        let window = self.config.window;
-        for (i, &sliding) in self.config.sliding.iter().enumerate() {
+        for i in 0..self.layers.len() {
             b.set_layer(Some(i));
-            let mask = if canvas {
-                // The same keys of the prefix for every position of the canvas.
-                Mask::Canvas { prefix: sliding.then(|| self.prompt_window.keys(window)) }
-            } else {
-                Mask::Causal { window: sliding.then_some(window) }
-            };
-            let table = if sliding { table_swa } else { table_full };
+            let window = self.window(i);
+            // A canvas: the same keys of the prefix for every position.
+            let prefix = window.map(|w| self.prompt_window.keys(w));
+            let mask = if canvas { Mask::Canvas { prefix } } else { Mask::Causal { window } };
+            let table = if window.is_some() { table_swa } else { table_full };
             x = self.layer(b, i, x, table, mask)?;
         }
         b.set_layer(None);
@@ -254,6 +251,10 @@ impl DiffusionGemma {
 impl Arch for DiffusionGemma {
     fn shape(&self) -> &Shape {
         &self.shape
+    }
+
+    fn window(&self, layer: usize) -> Option<usize> {
+        self.config.sliding[layer].then_some(self.config.window)
     }
 
     fn set_prompt_window(&mut self, window: PromptWindow) {

@@ -24,8 +24,9 @@ use crate::cpu::vector::{LANES, Row16};
 use crate::cpu::{Cpu, Cx};
 use crate::{ComputeError, op};
 
-/// Panels of queries that share a panel of keys or values while it is in the first cache.
-const PANELS: usize = 8;
+/// Panels of queries that share a panel of keys or values while it is in the first cache. The more they are, the less
+/// often the keys and values of a long prompt come from memory; what they hold themselves should fit the second cache.
+const PANELS: usize = 16;
 
 /// Rows of 16 scores that a tile holds (8 MiB), unless one panel of queries alone has more.
 const SCORES: usize = 1 << 17;
