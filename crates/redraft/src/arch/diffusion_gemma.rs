@@ -184,14 +184,13 @@ impl DiffusionGemma {
         Ok(x)
     }
 
-    /// All layers over `x` `[T, n]`.
+    /// All layers over `x` `[T, n]`. Every position of a canvas sees the same keys of the prefix.
     fn stack(&self, b: &mut ProgramBuilder, mut x: Val, canvas: bool) -> Result<Val, ComputeError> {
         let table_full = b.input("rope table of full layers", self.rope_full.n_rot, Kind::Real)?;
         let table_swa = b.input("rope table of sliding layers", self.rope_swa.n_rot, Kind::Real)?;
         for i in 0..self.layers.len() {
             b.set_layer(Some(i));
             let window = self.window(i);
-            // A canvas: the same keys of the prefix for every position.
             let prefix = window.map(|w| self.prompt_window.keys(w));
             let mask = if canvas { Mask::Canvas { prefix } } else { Mask::Causal { window } };
             let table = if window.is_some() { table_swa } else { table_full };

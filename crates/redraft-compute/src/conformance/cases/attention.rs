@@ -62,6 +62,9 @@ pub(super) fn add(list: &mut Vec<Case>) {
     push(list, "Attention", Exact, "scores that overflow".into(), move || {
         attention(4, 4, MASKS[0], heads, 1.0, Spread::Huge, KvType::F32)
     });
+    push(list, "Attention", Exact, "windows that lie in several pages".into(), move || {
+        attention(100, 300, MASKS[2], HEADS[0], 1.0, Spread::Unit, KvType::F32)
+    });
     push(list, "Attention", Exact, "without a cache".into(), move || no_cache(37, HEADS[3]));
     push(list, "KvAppend", Exact, "the cache grows by passes of 1, 5 and 16".into(), move || {
         passes(&[1, 5, 16, 3], KvType::F32)

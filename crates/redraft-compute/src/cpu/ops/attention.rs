@@ -150,10 +150,10 @@ impl<'a, Q: Fn(usize) -> &'a [f32], M: Fn(usize) -> Range<usize>> Head<'a, Q, M>
         grow(&mut buf.factors, panels.len() * PAGE);
         for page in (all.start / PAGE * PAGE..all.end).step_by(PAGE) {
             let keys = all.start.max(page)..all.end.min(page + PAGE);
-            // What a panel sees of the page, in whole blocks.
+            // What a panel sees of the page, in whole blocks; nothing where a window lies before or behind it.
             let seen = |panel: &Panel| {
                 let span = &panel.seen.by_some;
-                let from = (span.start / LANES * LANES).max(keys.start);
+                let from = (span.start / LANES * LANES).clamp(keys.start, keys.end);
                 from..span.end.next_multiple_of(LANES).min(keys.end).max(from)
             };
             for (p, panel) in panels.iter_mut().enumerate() {
@@ -168,6 +168,9 @@ impl<'a, Q: Fn(usize) -> &'a [f32], M: Fn(usize) -> Range<usize>> Head<'a, Q, M>
                 for (p, panel) in panels.iter().enumerate() {
                     self.prefetch_values(&keys, all, c + 1, [p, panels.len()]);
                     let seen = seen(panel);
+                    if seen.is_empty() {
+                        continue;
+                    }
                     let values = &values[seen.start - keys.start..seen.end - keys.start];
                     let factors = &buf.factors[p * PAGE..][..seen.len()];
                     let sums = &mut buf.sums[(c * panels.len() + p) * LANES..][..LANES];
