@@ -64,7 +64,7 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     match cause.downcast_ref::<Error>()? {
         Error::Interrupted => Some(Exit::Interrupted),
         Error::Compute(e) => of_compute(e),
-        Error::Gguf(GgufError::Memory { .. }) => Some(Exit::Machine),
+        Error::Gguf(GgufError::Memory { .. }) | Error::Memory { .. } => Some(Exit::Machine),
         _ => None,
     }
 }

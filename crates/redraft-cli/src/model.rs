@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use redraft::compute::Precision;
-use redraft::gguf::{Gguf, OpenOptions, Shown};
+use redraft::gguf::{Gguf, OpenOptions, Shown, available_memory};
 use redraft::receipt::ModelDigests;
 use redraft::tokenizer::Tokenizer;
 use redraft::{Error, Model, file_type_name};
@@ -71,7 +71,15 @@ fn open_checked(
             check(&model).map_err(|e| about_file(e, path))?;
             note_refused_maps(model.gguf(), out);
             let size = mapped_bytes(model.gguf());
-            if size > 1 << 30 || (size > 0 && out.verbose > 0) {
+            let free = available_memory().unwrap_or(u64::MAX);
+            if size > free {
+                // To read it ahead would throw its own beginning out again.
+                out.warn(&format!(
+                    "{what} has {}, and {} of memory are free: its weights come from the disk again in every pass",
+                    human_bytes(size),
+                    human_bytes(free)
+                ));
+            } else if size > 1 << 30 || (size > 0 && out.verbose > 0) {
                 read_ahead(&model, &what, size, stop, out)?;
             }
             model

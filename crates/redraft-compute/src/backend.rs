@@ -18,6 +18,21 @@ pub struct KvLayout {
     pub widths: Vec<usize>,
 }
 
+impl KvLayout {
+    /// Bytes of keys and values of `tokens` tokens in all layers.
+    ///
+    /// ```
+    /// use redraft_compute::{KvLayout, KvType};
+    ///
+    /// let layout = KvLayout { widths: vec![2048, 1024] };
+    /// assert_eq!(layout.bytes(KvType::F16, 10), 2 * 2 * 10 * 3072);
+    /// ```
+    pub fn bytes(&self, kv_type: KvType, tokens: usize) -> usize {
+        let row = self.widths.iter().fold(0usize, |sum, &w| sum.saturating_add(kv_type.row_bytes(w)));
+        row.saturating_mul(2).saturating_mul(tokens)
+    }
+}
+
 /// Elements of one program input, row-major.
 #[derive(Debug, Clone, Copy)]
 pub enum InputData<'a> {
@@ -101,6 +116,10 @@ pub trait Backend: Send {
 
     /// Forgets all cached tokens from position `len` on, and all kept values.
     fn seq_truncate(&mut self, seq: SeqId, len: usize) -> Result<(), ComputeError>;
+
+    /// Allows the backend to free the cached keys and values of a layer before token `before`. A pass that would see
+    /// them is an error then.
+    fn seq_forget(&mut self, seq: SeqId, layer: usize, before: usize) -> Result<(), ComputeError>;
 
     /// Frees a sequence.
     fn seq_free(&mut self, seq: SeqId);

@@ -17,6 +17,14 @@ pub(crate) trait Cache: Send + Sized {
     /// Forgets the tokens from `len` on and frees what they took.
     fn truncate(&mut self, len: usize);
 
+    /// May free tokens before `before`.
+    fn forget(&mut self, _before: usize) {}
+
+    /// The first token that is still there.
+    fn first(&self) -> usize {
+        0
+    }
+
     /// Bytes that it holds.
     fn bytes(&self) -> usize;
 }

@@ -352,13 +352,22 @@ impl<K: HostKernels> HostBackend<K> {
         for op in &program.ops {
             let (layer, widths) = match op {
                 Op::KvAppend(o) => (o.layer, [o.k.cols(), o.v.cols()]),
-                Op::Attention(Attention { cache_layer: Some(layer), k, v, .. }) => (*layer, [k.cols(), v.cols()]),
+                Op::Attention(Attention { cache_layer: Some(layer), k, v, .. }) => {
+                    (*layer, [k.cols(), v.cols()])
+                }
                 _ => continue,
             };
             let there = seq.cache.get(layer).map(Cache::width);
             if let Some(width) = widths.into_iter().find(|&w| there != Some(w)) {
                 let found = there.map_or("no such layer".into(), |w| format!("rows of {w}"));
                 return Err(wrong(op, layer, format!("rows of {width}"), found));
+            }
+            if let (Op::Attention(o), Some(first)) = (op, seq.cache.get(layer).map(Cache::first)) {
+                let seen = o.mask.visible(o.n_past, o.q.rows(), 0).start;
+                if seen < first {
+                    let found = format!("tokens from {first} on: the others were evicted");
+                    return Err(wrong(op, layer, format!("tokens from {seen} on"), found));
+                }
             }
             // A pass sees its own rows beside those of the cache, so they come into the cache last.
             if appended.contains(&layer) {
@@ -427,6 +436,13 @@ impl<K: HostKernels> Backend for HostBackend<K> {
         let s = self.seq_mut(seq)?;
         s.truncate(len);
         s.kept.clear();
+        Ok(())
+    }
+
+    fn seq_forget(&mut self, seq: SeqId, layer: usize, before: usize) -> Result<(), ComputeError> {
+        if let Some(l) = self.seq_mut(seq)?.cache.get_mut(layer) {
+            l.forget(before);
+        }
         Ok(())
     }
 

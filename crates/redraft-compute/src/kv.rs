@@ -144,7 +144,9 @@ mod tests {
         assert_eq!(*KvType::F16.rounded(&x, 5), [65504.0, -65504.0, 1.0, 0.0, 2f32.powi(-24)]);
         assert!(KvType::F16.rounded(&x, 5)[3].is_sign_positive());
         assert!(KvType::I8.rounded(&x, 5).iter().all(|x| x.is_finite()));
-        assert!(KvType::F16.check(Precision::F64).unwrap_err().to_string().contains("f32 with precision f64"));
+        assert!(
+            KvType::F16.check(Precision::F64).unwrap_err().to_string().contains("f32 with precision f64")
+        );
         KvType::F32.check(Precision::Bf16).unwrap();
         KvType::I8.check(Precision::F32).unwrap();
     }

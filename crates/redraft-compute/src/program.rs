@@ -125,6 +125,32 @@ impl Program {
         self.rows
     }
 
+    /// The most numbers that a run holds at once: values that are still read, those that stay, and the copies that an
+    /// op makes of its inputs. An estimate: backends keep some buffers for reuse.
+    pub fn peak_numbers(&self) -> usize {
+        let mut alive: usize = self.inputs.iter().map(|(v, _)| v.len()).sum();
+        let mut peak = alive;
+        for (i, op) in self.ops.iter().enumerate() {
+            let (inputs, outputs) = (op.inputs(), op.outputs());
+            alive = outputs.iter().fold(alive, |n, v| n.saturating_add(v.len()));
+            let own = match op {
+                Op::MatMul(o) => o.x.len(),
+                Op::MoeExperts(o) => {
+                    let hidden = self.weights.get(o.down).map_or(0, |w| w.cols);
+                    o.ids.len().saturating_mul(hidden.saturating_add(o.out.cols()))
+                }
+                _ => 0,
+            };
+            peak = peak.max(alive.saturating_add(own));
+            let mut done: Vec<Val> = inputs.into_iter().chain(outputs).collect();
+            done.sort_unstable_by_key(|v| v.index());
+            done.dedup();
+            let done = done.iter().filter(|v| self.last_use[v.index()] <= i);
+            alive = done.fold(alive, |n, v| n.saturating_sub(v.len()));
+        }
+        peak
+    }
+
     /// The layer that op `index` belongs to.
     pub fn layer_of(&self, index: usize) -> Option<usize> {
         self.layers.get(index).copied().flatten()

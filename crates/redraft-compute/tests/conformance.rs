@@ -6,14 +6,14 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use redraft_compute::cpu::CpuLevel;
 use redraft_compute::{
-    BackendOptions, InputData, Kind, KvLayout, KvType, Numerics, Observer, Precision, ProgramBuilder, TapData, Val,
-    Weight, WeightTable, backend, conformance::Suite,
+    BackendOptions, InputData, Kind, KvLayout, KvType, Numerics, Observer, Precision, ProgramBuilder,
+    TapData, Val, Weight, WeightTable, backend, conformance::Suite,
 };
 use redraft_gguf::{Bytes, CODECS, Encoder, codec};
 
 /// The digest of all outputs of the suite in `exact`. It is the same on every platform; it changes only when the
 /// contract, the reference or the cases change, and then the new value is printed by the failing test.
-const DIGEST: u64 = 0xeb70_d496_f6c0_3524;
+const DIGEST: u64 = 0x5563_a742_b3bd_9e1d;
 
 /// The same of the cases in `fast`.
 const FAST_DIGEST: u64 = 0xede9_4159_7e66_7208;

@@ -252,7 +252,8 @@ fn attention_speed() {
             let mut b = ProgramBuilder::new(&weights, n_past, CANVAS);
             let q = b.input("q", n_heads * head_dim, Kind::Real).unwrap();
             let [k, v] = ["k", "v"].map(|name| b.input(name, width, Kind::Real).unwrap());
-            let spec = AttentionSpec { cache_layer: Some(0), n_heads, n_kv_heads, head_dim, scale: 1.0, mask };
+            let spec =
+                AttentionSpec { cache_layer: Some(0), n_heads, n_kv_heads, head_dim, scale: 1.0, mask };
             let y = b.attention([q, k, v], spec).unwrap();
             b.output(y);
             let program = b.finish();

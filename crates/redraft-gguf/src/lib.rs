@@ -60,6 +60,7 @@ mod writer;
 pub use dtype::{DTYPES, DType, DTypeInfo};
 pub use error::GgufError;
 pub use map::{Bytes, OpenOptions, guard_maps};
+pub use memory::available_memory;
 pub use metadata::Metadata;
 pub use quant::{
     Bias, BlockCodec, CODECS, CommonFormat, Encoder, FormatVisitor, MAX_BLOCK_LEN, MAX_SUB_BLOCKS, QuantFormat,

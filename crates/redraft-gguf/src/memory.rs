@@ -15,7 +15,7 @@ pub(crate) fn check(path: &Path, needed: u64, refused: Option<&str>) -> Result<(
     if needed <= SMALL_BYTES {
         return Ok(());
     }
-    check_against(path, needed, refused, available())
+    check_against(path, needed, refused, available_memory())
 }
 
 fn check_against(
@@ -35,7 +35,7 @@ fn check_against(
 
 /// Bytes that this process could still take without swapping: what the system has, within the limit of the
 /// control group that it runs in. `None` on systems that do not say.
-fn available() -> Option<u64> {
+pub fn available_memory() -> Option<u64> {
     let mut system = System::new().ok()?;
     system.refresh_memory();
     let free = Some(system.available_memory()).filter(|_| system.total_memory() > 0);

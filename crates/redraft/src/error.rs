@@ -6,6 +6,7 @@ use redraft_compute::ComputeError;
 use redraft_gguf::{GgufError, Shown};
 
 use crate::chat::ChatError;
+use crate::engine::MemoryEstimate;
 use crate::tokenizer::TokenizerError;
 
 /// Errors of the library. Each says what, where, and what to do.
@@ -91,6 +92,24 @@ pub enum Error {
         /// Context length.
         context: usize,
     },
+    /// Keys, values and intermediate results do not fit into the memory of this machine.
+    #[error(
+        "not enough memory: the KV cache of {tokens} tokens in {kv_type} takes {} and the passes take {}, but only {} \
+         is free: shorten the prompt or lower --max-tokens{}",
+        gigabytes(need.kv_bytes), gigabytes(need.buffer_bytes), gigabytes(*available), or_types(smaller)
+    )]
+    Memory {
+        /// What it takes.
+        need: MemoryEstimate,
+        /// Type of the KV cache.
+        kv_type: &'static str,
+        /// Tokens of prompt and answer.
+        tokens: usize,
+        /// Bytes that are free.
+        available: u64,
+        /// Types of the KV cache that take less, and how many bytes.
+        smaller: Vec<(&'static str, u64)>,
+    },
     /// A golden or trace file that does not hold what is needed.
     #[error("{file}: {problem}")]
     Golden {
@@ -114,4 +133,13 @@ pub enum Error {
     /// The caller asked to stop.
     #[error("interrupted")]
     Interrupted,
+}
+
+fn gigabytes(bytes: u64) -> String {
+    format!("{:.2} GB", bytes as f64 / 1e9)
+}
+
+/// The advice to take a smaller KV cache.
+fn or_types(smaller: &[(&'static str, u64)]) -> String {
+    smaller.iter().map(|&(name, bytes)| format!(", or use --kv-type {name} ({})", gigabytes(bytes))).collect()
 }

@@ -13,6 +13,10 @@ use crate::engine::Session;
 use crate::tokenizer::Tokenizer;
 use crate::weights::WeightLoader;
 
+/// Bytes of a KV cache up to which sliding layers keep all tokens: with it a model of 26 billion parameters stays below
+/// 2 GiB beside its file at a context of 4,096 tokens.
+const KV_BUDGET: usize = 1 << 30;
+
 /// How to open a model.
 #[derive(Debug, Clone)]
 pub struct LoadOptions {
@@ -24,6 +28,9 @@ pub struct LoadOptions {
     pub numerics: Numerics,
     /// Number type of keys and values in the cache; others than f32 are defined for [`Precision::F32`] only.
     pub kv_type: KvType,
+    /// Bytes of a KV cache up to which sliding layers keep all tokens; beyond, they keep one and a half windows. No
+    /// result depends on it.
+    pub kv_budget: usize,
     /// Threads; none takes what the machine has.
     pub threads: Option<usize>,
     /// CPU level by name; none takes the best of this machine.
@@ -39,6 +46,7 @@ impl Default for LoadOptions {
             precision: Precision::F32,
             numerics: Numerics::Exact,
             kv_type: KvType::F32,
+            kv_budget: KV_BUDGET,
             threads: None,
             cpu_level: None,
             mmap: true,
@@ -55,6 +63,7 @@ pub struct Model {
     pub(crate) backend: Box<dyn Backend>,
     pub(crate) numerics: Numerics,
     kv_type: KvType,
+    pub(crate) kv_budget: usize,
     tokenizer: Arc<Tokenizer>,
     notes: Vec<String>,
     unused: Vec<String>,
@@ -108,8 +117,20 @@ impl Model {
             level: options.cpu_level.clone(),
         };
         let backend = (engine.create)(&backend_options, Arc::clone(&weights))?;
-        let (numerics, kv_type) = (options.numerics, options.kv_type);
-        Ok(Model { gguf, spec, arch, weights, backend, numerics, kv_type, tokenizer, notes, unused })
+        let LoadOptions { numerics, kv_type, kv_budget, .. } = *options;
+        Ok(Model {
+            gguf,
+            spec,
+            arch,
+            weights,
+            backend,
+            numerics,
+            kv_type,
+            kv_budget,
+            tokenizer,
+            notes,
+            unused,
+        })
     }
 
     /// The file.

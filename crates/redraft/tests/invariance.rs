@@ -121,6 +121,33 @@ fn a_cached_prompt_gives_the_bits_of_a_fresh_one() {
     }
 }
 
+/// Sliding layers may lose what no later token sees; what goes back further is computed anew, with the same bits.
+#[test]
+fn an_evicted_window_changes_no_bit() {
+    let want = fresh(&LoadOptions::default());
+    assert!(!want.kv_windowed);
+    let long: Vec<u32> = (0..1500).map(|i| 20 + (i * 37) % 480).collect();
+    let answer = |model: &mut Model, session: &mut Session, prompt: &[u32]| {
+        let mut r = request(model, prompt, 40);
+        r.context_len = 4096;
+        run(model, session, &r)
+    };
+    let mut whole = open(FILE, &LoadOptions::default());
+    let mut session = whole.session().unwrap();
+    let of_long = answer(&mut whole, &mut session, &long);
+
+    let mut model = open(FILE, &LoadOptions { kv_budget: 0, ..LoadOptions::default() });
+    let mut session = model.session().unwrap();
+    let g = answer(&mut model, &mut session, &long);
+    assert_eq!((&g.digests, g.kv_windowed), (&of_long.digests, true));
+    assert!(g.kv_bytes < of_long.kv_bytes, "{} {}", g.kv_bytes, of_long.kv_bytes);
+    // The same again goes back by one canvas, which is within half a window or not; then far back.
+    assert_eq!(answer(&mut model, &mut session, &long).digests, of_long.digests);
+    let r = request(&model, &prompt(), 50);
+    let g = run(&mut model, &mut session, &r);
+    assert_eq!((g.digests, g.reused), (want.digests, 0));
+}
+
 #[test]
 fn a_chunked_prompt_gives_the_bits_of_a_whole_one() {
     let logits = |chunks: &[usize], kv_type: KvType| {

@@ -79,6 +79,8 @@ struct Memory {
     peak_rss_bytes: Option<u64>,
     weights_bytes: u64,
     kv_bytes: usize,
+    /// Sliding layers hold their last tokens only.
+    kv_windowed: bool,
 }
 
 /// Milliseconds to the microsecond.
@@ -177,6 +179,7 @@ impl Report {
                 peak_rss_bytes: peak_rss_bytes(),
                 weights_bytes: model.weights_bytes(),
                 kv_bytes: done.kv_bytes,
+                kv_windowed: done.kv_windowed,
             },
             seed,
             model: ModelReport::of(model),
@@ -237,9 +240,11 @@ impl Report {
                 t.wall_tok_s, t.decode_tok_s, t.in_step_tok_s
             ),
             format!(
-                "weights {}, KV cache {}{}",
+                "weights {}, KV cache {} in {}{}{}",
                 human_bytes(self.memory.weights_bytes),
                 human_bytes(self.memory.kv_bytes as u64),
+                self.kv_type,
+                if self.memory.kv_windowed { " (sliding layers: the last tokens only)" } else { "" },
                 self.memory
                     .peak_rss_bytes
                     .map_or(String::new(), |b| format!(", peak memory {}", human_bytes(b)))

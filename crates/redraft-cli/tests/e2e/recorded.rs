@@ -48,7 +48,10 @@ fn a_receipt_is_repeated_on_any_backend() {
     ok(&["run", "--kv-type", "i8", "-n", "20", "--receipt", &rounded, "What is 7 + 8?"]);
     assert!(std::fs::read_to_string(&rounded).unwrap().contains(r#""kv_type": "i8""#));
     let text = ok(&["verify", &rounded, "--backend", "reference"]);
-    assert!(text.contains("KV cache i8") && text.ends_with("equal: the model file, every step and the answer\n"), "{text}");
+    assert!(
+        text.contains("KV cache i8") && text.ends_with("equal: the model file, every step and the answer\n"),
+        "{text}"
+    );
     let done = redraft(&["verify", &rounded, "--kv-type", "f32"]);
     assert!(done.code == Some(2) && done.err.contains("was made with kv_type i8"), "{}", done.err);
     // The same run gives the same bytes.

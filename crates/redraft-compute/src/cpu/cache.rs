@@ -126,6 +126,8 @@ pub(crate) struct Panels {
     /// Tokens that were appended.
     len: usize,
     pages: Vec<Page>,
+    /// Pages at the start that are empty, because nothing sees them any more.
+    evicted: usize,
 }
 
 /// Rows that a pass adds to the cache: from token `first` on, `[tokens, width]` each.
@@ -294,7 +296,7 @@ impl Panels {
 
 impl Cache for Panels {
     fn new(width: usize, kv_type: KvType) -> Panels {
-        Panels { kv_type, width, len: 0, pages: Vec::new() }
+        Panels { kv_type, width, len: 0, pages: Vec::new(), evicted: 0 }
     }
 
     fn width(&self) -> usize {
@@ -316,6 +318,19 @@ impl Cache for Panels {
     fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
         self.pages.truncate(self.len.div_ceil(PAGE));
+        self.evicted = self.evicted.min(self.pages.len());
+    }
+
+    fn forget(&mut self, before: usize) {
+        let end = before.min(self.len) / PAGE;
+        for page in self.pages.iter_mut().take(end).skip(self.evicted) {
+            *page = Page { keys: Rows::F32(Vec::new()), values: Rows::F32(Vec::new()) };
+        }
+        self.evicted = self.evicted.max(end);
+    }
+
+    fn first(&self) -> usize {
+        self.evicted * PAGE
     }
 
     fn bytes(&self) -> usize {
@@ -407,7 +422,11 @@ fn write_values(
         }
         Part::I8(to, scales) => {
             let (a, b) = to.split_at_mut(PAGE);
-            (table.to_i8_rows)([low, high], [&mut a[at..at + n], &mut b[at..at + n]], &mut scales[at..at + n]);
+            (table.to_i8_rows)(
+                [low, high],
+                [&mut a[at..at + n], &mut b[at..at + n]],
+                &mut scales[at..at + n],
+            );
         }
     }
 }

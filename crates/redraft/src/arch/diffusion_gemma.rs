@@ -54,6 +54,10 @@ impl Arch for DiffusionGemma {
         &self.base.shape
     }
 
+    fn window(&self, layer: usize) -> Option<usize> {
+        self.base.window(layer)
+    }
+
     fn set_prompt_window(&mut self, window: PromptWindow) {
         self.base.prompt_window = window;
     }

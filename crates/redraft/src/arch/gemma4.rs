@@ -48,6 +48,10 @@ impl Arch for Twin {
         self.0.position_inputs(n_past, rows)
     }
 
+    fn window(&self, layer: usize) -> Option<usize> {
+        self.0.window(layer)
+    }
+
     fn prompt(&self, b: &mut ProgramBuilder, ids: Val) -> Result<Val, ComputeError> {
         let x = self.0.embed(b, ids)?;
         self.0.stack(b, x, false)

@@ -43,6 +43,11 @@ pub trait Arch: Send + Sync {
     /// Which prompt tokens canvases see from now on, where a layer has a sliding window.
     fn set_prompt_window(&mut self, _window: PromptWindow) {}
 
+    /// Tokens that a sliding layer sees at most, the last ones; `None` where a layer sees all.
+    fn window(&self, _layer: usize) -> Option<usize> {
+        None
+    }
+
     /// Causal pass over prompt tokens or a committed canvas: extends the KV cache, returns the hidden state
     /// of the last layer `[T, d_model]`.
     fn prompt(&self, b: &mut ProgramBuilder, ids: Val) -> Result<Val, ComputeError>;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::pass::{CanvasPass, CanvasResult, Previous, TapSink, canvas_pass};
-use super::{Draws, Session};
+use super::{Draws, Session, memory};
 use crate::model::hex;
 use crate::sampler::{Commit, Decision, Params, Profile, Sampler, SamplerSpec, StepView, Stop};
 use crate::{Error, Model};
@@ -180,6 +180,9 @@ pub struct Generation {
     pub kv_bytes: usize,
     /// Prompt tokens whose keys and values the session had already.
     pub reused: usize,
+    /// Sliding layers hold the last tokens only, because the cache would be larger than its budget: a conversation
+    /// that goes back further than half a window is computed anew.
+    pub kv_windowed: bool,
 }
 
 /// Watches a pass for the raw logits, and for an interruption.
@@ -230,7 +233,7 @@ impl Hashes {
 /// Generates an answer in `session`, whose cache is reused as far as it matches the prompt.
 ///
 /// # Errors
-/// [`Error::ContextOverflow`] before anything is computed; [`Error::Interrupted`] when `on_event` breaks or
+/// [`Error::ContextOverflow`] and [`Error::Memory`] before anything is computed; [`Error::Interrupted`] when `on_event` breaks or
 /// the interrupt flag is set; those of the passes.
 pub fn generate(
     model: &mut Model,
@@ -243,7 +246,9 @@ pub fn generate(
     model.refuse_autoregressive()?;
     let len = model.shape().canvas_len;
     let n_canvases = request.max_tokens.div_ceil(len);
-    check_request(request, n_canvases.saturating_mul(len))?;
+    let answer = n_canvases.saturating_mul(len);
+    check_request(request, answer)?;
+    memory::check(model, session, request, answer)?;
     let mut sink = LogitsSink {
         interrupt: request.interrupt.as_deref(),
         wanted: request.full_logits,
@@ -301,7 +306,19 @@ pub fn generate(
     let finish = if stopped.is_some() { Finish::Stop } else { Finish::Length };
     let kv_bytes = model.backend.seq_bytes(session.seq())?;
     let repetition = repetition && finish == Finish::Stop;
-    Ok(Generation { ids, committed, finish, repetition, canvases, timings, digests, kv_bytes, reused })
+    let kv_windowed = session.is_windowed();
+    Ok(Generation {
+        ids,
+        committed,
+        finish,
+        repetition,
+        canvases,
+        timings,
+        digests,
+        kv_bytes,
+        reused,
+        kv_windowed,
+    })
 }
 
 fn check_request(request: &Request, answer: usize) -> Result<(), Error> {

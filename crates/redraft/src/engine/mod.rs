@@ -2,6 +2,7 @@
 
 mod draws;
 mod generate;
+mod memory;
 mod overflow;
 mod pass;
 mod session;
@@ -11,6 +12,7 @@ pub use generate::{
     CanvasReport, DEFAULT_MAX_TOKENS, Digests, Event, Finish, Generation, Request, StepEvent, Timings,
     default_max_tokens, generate,
 };
+pub use memory::MemoryEstimate;
 pub use overflow::turns_to_drop;
 pub use pass::{CanvasPass, CanvasResult, Previous, TapSink, canvas_pass};
 pub use session::Session;

@@ -165,7 +165,12 @@ impl Gemma4 {
         vec![self.rope_full.table(n_past, rows), self.rope_swa.table(n_past, rows)]
     }
 
-    /// All layers over `x` `[T, n]`.
+    /// Tokens that a sliding layer sees at most, the last ones; `None` where a layer sees all.
+    pub(crate) fn window(&self, layer: usize) -> Option<usize> {
+        self.config.sliding.get(layer).copied()?.then_some(self.config.window)
+    }
+
+    /// All layers over `x` `[T, n]`. Every position of a canvas sees the same keys of the prefix.
     pub(crate) fn stack(
         &self,
         b: &mut ProgramBuilder,
@@ -174,16 +179,12 @@ impl Gemma4 {
     ) -> Result<Val, ComputeError> {
         let table_full = b.input("rope table of full layers", self.rope_full.n_rot, Kind::Real)?;
         let table_swa = b.input("rope table of sliding layers", self.rope_swa.n_rot, Kind::Real)?;
-        let window = self.config.window;
-        for (i, &sliding) in self.config.sliding.iter().enumerate() {
+        for i in 0..self.layers.len() {
             b.set_layer(Some(i));
-            let mask = if canvas {
-                // The same keys of the prefix for every position of the canvas.
-                Mask::Canvas { prefix: sliding.then(|| self.prompt_window.keys(window)) }
-            } else {
-                Mask::Causal { window: sliding.then_some(window) }
-            };
-            let table = if sliding { table_swa } else { table_full };
+            let window = self.window(i);
+            let prefix = window.map(|w| self.prompt_window.keys(w));
+            let mask = if canvas { Mask::Canvas { prefix } } else { Mask::Causal { window } };
+            let table = if window.is_some() { table_swa } else { table_full };
             x = self.layer(b, i, x, table, mask)?;
         }
         b.set_layer(None);

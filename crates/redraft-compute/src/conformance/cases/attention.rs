@@ -43,7 +43,9 @@ pub(super) fn add(list: &mut Vec<Case>) {
                 "{mask:?}, {n_past} cached, {rows} new, {} over {} heads of {}, scale {scale}",
                 heads.n_heads, heads.n_kv_heads, heads.head_dim
             );
-            push(list, "Attention", Exact, name, move || attention(n_past, rows, mask, heads, scale, spread, KvType::F32));
+            push(list, "Attention", Exact, name, move || {
+                attention(n_past, rows, mask, heads, scale, spread, KvType::F32)
+            });
         }
     }
     let heads = HEADS[1];
@@ -60,6 +62,9 @@ pub(super) fn add(list: &mut Vec<Case>) {
     push(list, "Attention", Exact, "scores that overflow".into(), move || {
         attention(4, 4, MASKS[0], heads, 1.0, Spread::Huge, KvType::F32)
     });
+    push(list, "Attention", Exact, "windows that lie in several pages".into(), move || {
+        attention(100, 300, MASKS[2], HEADS[0], 1.0, Spread::Unit, KvType::F32)
+    });
     push(list, "Attention", Exact, "without a cache".into(), move || no_cache(37, HEADS[3]));
     push(list, "KvAppend", Exact, "the cache grows by passes of 1, 5 and 16".into(), move || {
         passes(&[1, 5, 16, 3], KvType::F32)
@@ -68,7 +73,10 @@ pub(super) fn add(list: &mut Vec<Case>) {
         let name = |what: &str| format!("{what}, cache of {}", kv_type.name());
         for (i, (n_past, rows)) in lengths.into_iter().enumerate() {
             let (mask, heads) = (MASKS[i % MASKS.len()], HEADS[(5 * i + 1) % HEADS.len()]);
-            let what = format!("{mask:?}, {n_past} cached, {rows} new, {} heads of {}", heads.n_kv_heads, heads.head_dim);
+            let what = format!(
+                "{mask:?}, {n_past} cached, {rows} new, {} heads of {}",
+                heads.n_kv_heads, heads.head_dim
+            );
             push(list, "Attention", Exact, name(&what), move || {
                 attention(n_past, rows, mask, heads, 1.0, Spread::Unit, kv_type)
             });
@@ -84,7 +92,9 @@ pub(super) fn add(list: &mut Vec<Case>) {
                 attention(40, 30, MASKS[3], HEADS[2], 1e-30, spread, kv_type)
             });
         }
-        push(list, "KvAppend", Exact, name("passes of 1, 5, 130 and 3"), move || passes(&[1, 5, 130, 3], kv_type));
+        push(list, "KvAppend", Exact, name("passes of 1, 5, 130 and 3"), move || {
+            passes(&[1, 5, 130, 3], kv_type)
+        });
     }
 }
 

@@ -58,12 +58,7 @@ pub(crate) fn to_i8_columns<S: Isa>(s: S, x: &[Row16], codes: &mut [[i8; LANES]]
 
 /// 8-bit codes of a run of channels of values, `x[half][value]` 16 channels, and the scales of the values.
 #[inline(always)]
-pub(crate) fn to_i8_rows<S: Isa>(
-    s: S,
-    x: [&[Row16]; 2],
-    codes: [&mut [[i8; LANES]]; 2],
-    scales: &mut [f32],
-) {
+pub(crate) fn to_i8_rows<S: Isa>(s: S, x: [&[Row16]; 2], codes: [&mut [[i8; LANES]]; 2], scales: &mut [f32]) {
     let n = scales.len();
     let [low, high] = codes;
     assert!(x.iter().all(|x| x.len() == n) && low.len() == n && high.len() == n, "arguments of one length");

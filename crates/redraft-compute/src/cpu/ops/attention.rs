@@ -24,8 +24,9 @@ use crate::cpu::vector::{LANES, Row16};
 use crate::cpu::{Cpu, Cx};
 use crate::{ComputeError, op};
 
-/// Panels of queries that share a panel of keys or values while it is in the first cache.
-const PANELS: usize = 8;
+/// Panels of queries that share a panel of keys or values while it is in the first cache. The more they are, the less
+/// often the keys and values of a long prompt come from memory; what they hold themselves should fit the second cache.
+const PANELS: usize = 16;
 
 /// Rows of 16 scores that a tile holds (8 MiB), unless one panel of queries alone has more.
 const SCORES: usize = 1 << 17;
@@ -149,10 +150,10 @@ impl<'a, Q: Fn(usize) -> &'a [f32], M: Fn(usize) -> Range<usize>> Head<'a, Q, M>
         grow(&mut buf.factors, panels.len() * PAGE);
         for page in (all.start / PAGE * PAGE..all.end).step_by(PAGE) {
             let keys = all.start.max(page)..all.end.min(page + PAGE);
-            // What a panel sees of the page, in whole blocks.
+            // What a panel sees of the page, in whole blocks; nothing where a window lies before or behind it.
             let seen = |panel: &Panel| {
                 let span = &panel.seen.by_some;
-                let from = (span.start / LANES * LANES).max(keys.start);
+                let from = (span.start / LANES * LANES).clamp(keys.start, keys.end);
                 from..span.end.next_multiple_of(LANES).min(keys.end).max(from)
             };
             for (p, panel) in panels.iter_mut().enumerate() {
@@ -167,6 +168,9 @@ impl<'a, Q: Fn(usize) -> &'a [f32], M: Fn(usize) -> Range<usize>> Head<'a, Q, M>
                 for (p, panel) in panels.iter().enumerate() {
                     self.prefetch_values(&keys, all, c + 1, [p, panels.len()]);
                     let seen = seen(panel);
+                    if seen.is_empty() {
+                        continue;
+                    }
                     let values = &values[seen.start - keys.start..seen.end - keys.start];
                     let factors = &buf.factors[p * PAGE..][..seen.len()];
                     let sums = &mut buf.sums[(c * panels.len() + p) * LANES..][..LANES];

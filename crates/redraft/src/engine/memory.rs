@@ -1,0 +1,202 @@
+//! Whether an answer fits into the memory of this machine, asked before anything is computed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use redraft_compute::{
+    Backend, Capabilities, ComputeError, InputData, KvLayout, KvType, Observer, Precision, Program, SeqId,
+};
+use redraft_gguf::available_memory;
+
+use super::pass::{CanvasPass, Previous, canvas_pass, prompt};
+use super::session::{PROMPT_CHUNK, kept};
+use super::{Request, Session};
+use crate::{Error, Model};
+
+/// Buffers that a thread of the backend keeps for itself: scores, panels.
+const THREAD_BYTES: usize = 12 << 20;
+
+/// What is not worth asking about: such answers fit everywhere, and their first step comes sooner.
+const SMALL_BYTES: u64 = 64 << 20;
+
+/// Memory that an answer takes beside the model file. The file itself, when it is mapped, takes memory that the system
+/// gives to others whenever they need it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryEstimate {
+    /// Keys and values of prompt and answer.
+    pub kv_bytes: u64,
+    /// Intermediate results of the largest pass, and what the threads keep.
+    pub buffer_bytes: u64,
+}
+
+impl MemoryEstimate {
+    /// That of an answer of `answer` tokens, whole canvases, to a prompt of `prompt_len`.
+    ///
+    /// # Errors
+    /// Those of building the passes.
+    pub fn of(model: &mut Model, prompt_len: usize, answer: usize) -> Result<MemoryEstimate, Error> {
+        let capabilities = model.backend.capabilities();
+        let number = if capabilities.precision == Precision::F64 { 8 } else { 4 };
+        let tokens = prompt_len.saturating_add(answer);
+        let kv_bytes = kv_bytes(model, model.kv_type(), tokens).saturating_mul(number / 4);
+        let threads = capabilities.threads.saturating_mul(THREAD_BYTES);
+        let peak = peak_numbers(model, prompt_len, answer)?;
+        let buffer_bytes = peak.saturating_mul(number).saturating_add(threads);
+        Ok(MemoryEstimate { kv_bytes: kv_bytes as u64, buffer_bytes: buffer_bytes as u64 })
+    }
+
+    fn total(&self) -> u64 {
+        self.kv_bytes.saturating_add(self.buffer_bytes)
+    }
+}
+
+/// Bytes of the cache of `tokens` tokens, those of sliding layers only as far as they are kept.
+fn kv_bytes(model: &Model, kv_type: KvType, tokens: usize) -> usize {
+    let shape = model.shape();
+    let all = shape.kv.bytes(kv_type, tokens);
+    if all <= model.kv_budget {
+        return all;
+    }
+    let of = |(layer, &width): (usize, &usize)| {
+        // What is kept, and what a pass adds before older tokens go.
+        let room = |w| kept(w).saturating_add(PROMPT_CHUNK.max(shape.canvas_len));
+        let tokens = model.arch.window(layer).map_or(tokens, |w| tokens.min(room(w)));
+        KvLayout { widths: vec![width] }.bytes(kv_type, tokens)
+    };
+    shape.kv.widths.iter().enumerate().map(of).fold(0, usize::saturating_add)
+}
+
+/// Refuses a request that needs more memory than there is.
+pub(super) fn check(
+    model: &mut Model,
+    session: &Session,
+    request: &Request,
+    answer: usize,
+) -> Result<(), Error> {
+    let tokens = request.prompt.len().saturating_add(answer);
+    let kv = kv_bytes(model, model.kv_type(), tokens) as u64;
+    if kv < SMALL_BYTES && model.weights_bytes() < SMALL_BYTES {
+        return Ok(());
+    }
+    let need = MemoryEstimate::of(model, request.prompt.len(), answer)?;
+    let held = model.backend.seq_bytes(session.seq())? as u64;
+    check_against(model, need, held, tokens, available_memory())
+}
+
+fn check_against(
+    model: &Model,
+    need: MemoryEstimate,
+    held: u64,
+    tokens: usize,
+    available: Option<u64>,
+) -> Result<(), Error> {
+    // What the session holds counts as used already.
+    let Some(available) = available.map(|a| a.saturating_add(held)).filter(|&a| a < need.total()) else {
+        return Ok(());
+    };
+    let types = KvType::ALL.iter().map(|&t| (t.name(), kv_bytes(model, t, tokens) as u64));
+    let smaller = types.filter(|&(_, bytes)| bytes < need.kv_bytes).collect();
+    let kv_type = model.kv_type().name();
+    Err(Error::Memory { need, kv_type, tokens, available, smaller })
+}
+
+/// Builds the largest passes as they will be, for a backend that only adds up.
+fn peak_numbers(model: &mut Model, prompt_len: usize, answer: usize) -> Result<usize, Error> {
+    let peak = Arc::new(AtomicUsize::new(0));
+    let capabilities = model.backend.capabilities();
+    let sizer = Sizer { capabilities, peak: Arc::clone(&peak) };
+    let backend = std::mem::replace(&mut model.backend, Box::new(sizer));
+    let built = build(model, prompt_len, answer);
+    model.backend = backend;
+    built?;
+    Ok(peak.load(Ordering::Relaxed))
+}
+
+fn build(model: &mut Model, prompt_len: usize, answer: usize) -> Result<(), Error> {
+    let len = model.shape().canvas_len;
+    let seq = SeqId(0);
+    // A committed canvas goes through a prompt pass, too.
+    let rows = prompt_len.clamp(1, PROMPT_CHUNK).max(if answer > len { len } else { 1 });
+    prompt(model, seq, 0, &vec![0; rows], &mut ())?;
+    let (ids, uniform) = (vec![0; len], vec![0.5; len]);
+    let previous = if model.shape().self_conditioning { Previous::Kept { temperature: 1.0 } } else { Previous::None };
+    let pass = CanvasPass { ids: &ids, previous, sampling: Some((1.0, &uniform)) };
+    canvas_pass(model, &Session::new(seq), pass, &mut ())?;
+    Ok(())
+}
+
+/// Adds up what programs need.
+struct Sizer {
+    capabilities: Capabilities,
+    peak: Arc<AtomicUsize>,
+}
+
+impl Backend for Sizer {
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities.clone()
+    }
+
+    fn seq_create(&mut self, _: &KvLayout, _: KvType) -> Result<SeqId, ComputeError> {
+        Ok(SeqId(0))
+    }
+
+    fn seq_len(&self, _: SeqId) -> Result<usize, ComputeError> {
+        Ok(0)
+    }
+
+    fn seq_truncate(&mut self, _: SeqId, _: usize) -> Result<(), ComputeError> {
+        Ok(())
+    }
+
+    fn seq_forget(&mut self, _: SeqId, _: usize, _: usize) -> Result<(), ComputeError> {
+        Ok(())
+    }
+
+    fn seq_free(&mut self, _: SeqId) {}
+
+    fn seq_bytes(&self, _: SeqId) -> Result<usize, ComputeError> {
+        Ok(0)
+    }
+
+    fn run(
+        &mut self,
+        program: &Program,
+        _: SeqId,
+        _: &[InputData<'_>],
+        _: &mut dyn Observer,
+    ) -> Result<(), ComputeError> {
+        self.peak.fetch_max(program.peak_numbers(), Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LoadOptions;
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_numbers_and_advice() {
+        let mut model = Model::embedded(&LoadOptions::default()).unwrap();
+        let shape = model.shape().clone();
+        let need = MemoryEstimate::of(&mut model, 1000, 10 * shape.canvas_len).unwrap();
+        let tokens = 1000 + 10 * shape.canvas_len;
+        let row: usize = shape.kv.widths.iter().map(|w| 2 * 4 * w).sum();
+        assert_eq!(need.kv_bytes, (row * tokens) as u64);
+        // A chunk of the prompt alone has its input, its norm and a projection of it alive at once.
+        assert!(need.buffer_bytes > (3 * 4 * PROMPT_CHUNK * shape.d_model) as u64);
+        let short = MemoryEstimate::of(&mut model, 10, shape.canvas_len).unwrap();
+        assert!(short.buffer_bytes < need.buffer_bytes);
+
+        let check = |available| check_against(&model, need, 0, tokens, available);
+        check(None).unwrap();
+        check(Some(need.total())).unwrap();
+        let e = check(Some(1_000_000)).unwrap_err().to_string();
+        let f16 = shape.kv.bytes(KvType::F16, tokens) as f64 / 1e9;
+        assert!(e.contains(&format!("{tokens} tokens")) && e.contains("0.00 GB is free"), "{e}");
+        assert!(e.contains(&format!("--kv-type f16 ({f16:.2} GB)")) && e.contains("i8"), "{e}");
+        check_against(&model, need, need.total(), tokens, Some(0)).unwrap();
+        let backend = model.backend().capabilities().backend;
+        assert_eq!(backend, "cpu");
+    }
+}
