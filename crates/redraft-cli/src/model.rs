@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use redraft::compute::Precision;
-use redraft::gguf::{Gguf, OpenOptions, Shown};
+use redraft::gguf::{Gguf, OpenOptions, Shown, is_cached};
 use redraft::receipt::ModelDigests;
 use redraft::tokenizer::Tokenizer;
 use redraft::{Error, Model, file_type_name};
@@ -71,7 +71,7 @@ fn open_checked(
             check(&model).map_err(|e| about_file(e, path))?;
             note_refused_maps(model.gguf(), out);
             let size = mapped_bytes(model.gguf());
-            if size > 1 << 30 || (size > 0 && out.verbose > 0) {
+            if (size > 1 << 30 || (size > 0 && out.verbose > 0)) && !in_memory(model.gguf()) {
                 read_ahead(&model, &what, size, stop, out)?;
             }
             model
@@ -103,6 +103,13 @@ fn open_checked(
 /// Bytes of the files that are mapped.
 fn mapped_bytes(gguf: &Gguf) -> u64 {
     gguf.files().iter().filter(|f| f.bytes.is_mapped()).map(|f| f.bytes.len() as u64).sum()
+}
+
+/// Whether all mapped files are in the system's page cache: a first pass over them waits for no disk, and going
+/// through all pages of 17 GB would take seconds.
+fn in_memory(gguf: &Gguf) -> bool {
+    let mut mapped = gguf.files().iter().filter(|f| f.bytes.is_mapped());
+    mapped.all(|f| f.path.as_deref().and_then(is_cached) == Some(true))
 }
 
 /// Says which files had to be read because they could not be mapped.

@@ -4,6 +4,7 @@
 //! * `pool`: threads, and the splitting of outputs into tiles.
 //! * `vector`, `x86`, `aarch64`: 16 lanes on each instruction set.
 //! * `kernels`: inner loops, written once over the lanes; `table` compiles them once per level.
+//! * [`peak`]: what the machine can do at most.
 //! * `ops`: each op as tiles and calls of kernels.
 //!
 //! Bits cannot depend on level, threads or tiling: lanes are either independent results or the 16
