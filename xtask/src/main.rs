@@ -4,6 +4,7 @@
 
 mod budget;
 mod fuzz;
+mod instructions;
 mod steps;
 
 use anyhow::{Result, bail};
@@ -12,6 +13,7 @@ const HELP: &str = "usage: cargo xtask TASK
 
   ci       all checks: format, lints, budgets, tests, docs, goldens, emulated aarch64
   budget   line budgets of source files, and names that must not leave their files
+  instructions [--store]: instruction counts of fixed small workloads against stored numbers (valgrind)
   fuzz     TARGET [LIBFUZZER-ARGUMENT]...: builds and runs a fuzz target, see fuzz/README.md
 
 REDRAFT_CI=1 makes a step that cannot run here a failure instead of a line in the summary.";
@@ -21,6 +23,7 @@ fn main() -> Result<()> {
     match std::env::args().nth(1).as_deref() {
         Some("ci") => steps::ci(),
         Some("budget") => budget::check(),
+        Some("instructions") => steps::instructions(args.iter().any(|a| a == "--store")),
         Some("fuzz") => fuzz::fuzz(&args),
         _ => bail!("{HELP}"),
     }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::budget;
+use crate::{budget, instructions};
 
 /// The emulated platform whose bits must be equal to this one's.
 const AARCH64: &str = "aarch64-unknown-linux-gnu";
@@ -101,6 +101,15 @@ fn same_digests() -> Result<()> {
     Ok(())
 }
 
+/// Builds the program and counts its instructions.
+pub(crate) fn instructions(store: bool) -> Result<()> {
+    if let Some(why) = instructions::missing() {
+        bail!("instruction counts cannot be made here: {why}");
+    }
+    run("cargo", &["build", "--package", "redraft-cli", "--locked"], &[])?;
+    instructions::check(&program(None), store)
+}
+
 pub(crate) fn ci() -> Result<()> {
     let mut s = Summary { lines: Vec::new(), skipped: Vec::new() };
     let deny = [("RUSTDOCFLAGS", "-D warnings")];
@@ -120,6 +129,10 @@ pub(crate) fn ci() -> Result<()> {
         })?;
     } else {
         s.skip("goldens, judged by the oracle's own script", "python3 with numpy is missing")?;
+    }
+    match instructions::missing() {
+        Some(why) => s.skip("instruction counts", why)?,
+        None => s.step("instruction counts", || instructions(false))?,
     }
     if !answers("qemu-aarch64", &["--version"]) || !answers("aarch64-linux-gnu-gcc", &["--version"]) {
         let why = "install gcc-aarch64-linux-gnu, libc6-dev-arm64-cross and qemu-user";

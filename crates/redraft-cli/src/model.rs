@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use redraft::compute::Precision;
-use redraft::gguf::{Gguf, OpenOptions, Shown, available_memory};
+use redraft::gguf::{Gguf, OpenOptions, Shown, available_memory, is_cached};
 use redraft::receipt::ModelDigests;
 use redraft::tokenizer::Tokenizer;
 use redraft::{Error, Model, file_type_name};
@@ -79,7 +79,7 @@ fn open_checked(
                     human_bytes(size),
                     human_bytes(free)
                 ));
-            } else if size > 1 << 30 || (size > 0 && out.verbose > 0) {
+            } else if (size > 1 << 30 || (size > 0 && out.verbose > 0)) && !in_memory(model.gguf()) {
                 read_ahead(&model, &what, size, stop, out)?;
             }
             model
@@ -111,6 +111,13 @@ fn open_checked(
 /// Bytes of the files that are mapped.
 fn mapped_bytes(gguf: &Gguf) -> u64 {
     gguf.files().iter().filter(|f| f.bytes.is_mapped()).map(|f| f.bytes.len() as u64).sum()
+}
+
+/// Whether all mapped files are in the system's page cache: a first pass over them waits for no disk, and going
+/// through all pages of 17 GB would take seconds.
+fn in_memory(gguf: &Gguf) -> bool {
+    let mut mapped = gguf.files().iter().filter(|f| f.bytes.is_mapped());
+    mapped.all(|f| f.path.as_deref().and_then(is_cached) == Some(true))
 }
 
 /// Says which files had to be read because they could not be mapped.

@@ -44,6 +44,7 @@
 
 pub mod limits;
 
+mod cached;
 mod cursor;
 mod dtype;
 mod error;
@@ -57,6 +58,7 @@ mod text;
 mod value;
 mod writer;
 
+pub use cached::is_cached;
 pub use dtype::{DTYPES, DType, DTypeInfo};
 pub use error::GgufError;
 pub use map::{Bytes, OpenOptions, guard_maps};

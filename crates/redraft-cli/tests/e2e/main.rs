@@ -1,5 +1,6 @@
 //! The program as its users see it: the built binary on tiny models.
 
+mod bench;
 mod chat;
 mod files;
 mod inspect;

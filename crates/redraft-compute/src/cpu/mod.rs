@@ -5,6 +5,7 @@
 //! * `vector`, `x86`, `aarch64`: 16 lanes on each instruction set.
 //! * `kernels`: inner loops, written once over the lanes; `table` compiles them once per level.
 //! * `cache`: keys and values as panels.
+//! * [`peak`]: what the machine can do at most.
 //! * `ops`: each op as tiles and calls of kernels.
 //!
 //! Bits cannot depend on level, threads or tiling: lanes are either independent results or the 16

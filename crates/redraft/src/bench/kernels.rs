@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use redraft_compute::cpu::CpuLevel;
+use redraft_compute::cpu::peak::process_cpu_seconds;
 use redraft_compute::{
     BackendOptions, Blind, InputData, Kind, KvLayout, KvType, Numerics, ProgramBuilder, Weight, WeightTable, backend,
     rng,
 };
 use redraft_gguf::{Bytes, DType, codec};
 
-use super::cpu_seconds;
 use crate::Error;
 
 /// The block types that published files carry.
@@ -81,11 +81,11 @@ pub fn kernel(k: &Kernel) -> Result<f64, Error> {
     let seq = cpu.seq_create(&KvLayout::default(), KvType::F32)?;
     let x = noise(k.tokens * k.cols);
     let mut batch = |runs: usize| -> Result<f64, Error> {
-        let (start, busy) = (Instant::now(), cpu_seconds());
+        let (start, busy) = (Instant::now(), process_cpu_seconds());
         for _ in 0..runs {
             cpu.run(&program, seq, &[InputData::F32(&x)], &mut Blind)?;
         }
-        let busy = cpu_seconds().zip(busy).map(|(after, before)| (after - before) / k.threads as f64);
+        let busy = process_cpu_seconds().zip(busy).map(|(after, before)| (after - before) / k.threads as f64);
         Ok(busy.filter(|&s| s > 0.0).unwrap_or_else(|| start.elapsed().as_secs_f64()) / runs as f64)
     };
     batch(1)?;

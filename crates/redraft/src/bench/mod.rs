@@ -9,18 +9,8 @@ mod step;
 
 pub use kernels::{KERNEL_TOKENS, KERNEL_TYPES, Kernel, kernel};
 pub use parts::{Part, Parts, Work};
+pub use redraft_compute::cpu::peak::process_cpu_seconds;
 pub use step::{Outputs, StepBench, StepOptions, StepTime};
-
-/// CPU seconds that the threads of this process have computed so far; none where the system does not tell. On
-/// a machine that is shared with other work they say more than the clock.
-pub fn cpu_seconds() -> Option<f64> {
-    let tasks = std::fs::read_dir("/proc/self/task").ok()?;
-    let nanoseconds = |task: std::fs::DirEntry| -> Option<f64> {
-        std::fs::read_to_string(task.path().join("schedstat")).ok()?.split(' ').next()?.parse().ok()
-    };
-    let sum: f64 = tasks.flatten().filter_map(nanoseconds).sum();
-    (sum > 0.0).then_some(sum / 1e9)
-}
 
 /// The value in the middle; the mean of the two in the middle of an even number. None of nothing.
 ///

@@ -1,7 +1,5 @@
 //! Which part of a model an op belongs to, and the sums of its parts.
 
-use std::time::Duration;
-
 use redraft_compute::cost::macs;
 use redraft_compute::{Numerics, Op, Program, WeightId};
 use redraft_gguf::DType;
@@ -104,6 +102,8 @@ impl Part {
 pub struct Work {
     /// How long it took, in seconds.
     pub seconds: f64,
+    /// Seconds that all threads together computed or waited spinning; 0 where the system does not tell.
+    pub cpu_seconds: f64,
     /// Multiply-accumulate operations with activations in int8.
     pub int8_macs: u64,
     /// Multiply-accumulate operations in f32.
@@ -118,6 +118,7 @@ impl Work {
 
     fn add(&mut self, other: Work) {
         self.seconds += other.seconds;
+        self.cpu_seconds += other.cpu_seconds;
         self.int8_macs += other.int8_macs;
         self.f32_macs += other.f32_macs;
     }
@@ -136,25 +137,23 @@ impl Parts {
                 let n = macs(program, i);
                 let int8 = in_int8(program, &ops[i]);
                 let (int8_macs, f32_macs) = if int8 { (n, 0) } else { (0, n) };
-                (Part::of(program, i), Work { seconds: 0.0, int8_macs, f32_macs })
+                (Part::of(program, i), Work { int8_macs, f32_macs, ..Work::default() })
             })
             .collect()
     }
 
-    /// The sums of a plan whose ops took these times, in a step of `whole` seconds.
-    pub(super) fn sum(plan: &[(Part, Work)], times: &[Duration], whole: f64) -> Parts {
+    /// The sums of a plan whose ops took these seconds, by the clock and of computing, in a step of `whole` of both.
+    pub(super) fn sum(plan: &[(Part, Work)], times: &[[f64; 2]], whole: [f64; 2]) -> Parts {
         let mut parts: Vec<(Part, Work)> = Part::ALL.iter().map(|&p| (p, Work::default())).collect();
         let mut rest = whole;
-        for (&(part, work), time) in plan.iter().zip(times) {
-            let seconds = time.as_secs_f64();
-            rest -= seconds;
-            for (p, sum) in parts.iter_mut().filter(|(p, _)| *p == part) {
-                debug_assert_eq!(*p, part);
-                sum.add(Work { seconds, ..work });
+        for (&(part, work), &[seconds, cpu_seconds]) in plan.iter().zip(times) {
+            rest = [rest[0] - seconds, rest[1] - cpu_seconds];
+            for (_, sum) in parts.iter_mut().filter(|(p, _)| *p == part) {
+                sum.add(Work { seconds, cpu_seconds, ..work });
             }
         }
         if let Some((_, between)) = parts.last_mut() {
-            between.seconds = rest;
+            [between.seconds, between.cpu_seconds] = rest;
         }
         let present = |part: Part| part == Part::Between || plan.iter().any(|(p, _)| *p == part);
         parts.retain(|(part, _)| present(*part));

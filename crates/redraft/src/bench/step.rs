@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use redraft_compute::cpu::peak::process_cpu_seconds;
 use redraft_compute::{Program, TapKey, rng};
 
-use super::cpu_seconds;
 use super::parts::{Part, Parts, Work};
 use crate::engine::{CanvasPass, Previous, Session, TapSink, canvas_pass};
 use crate::{Error, Model};
@@ -125,12 +125,13 @@ impl StepBench {
         let mut probe = Probe::new(&self.stop);
         probe.logits = o.outputs == Outputs::Logits;
         probe.times_ops = o.parts;
-        let (start, busy) = (Instant::now(), cpu_seconds());
+        let (start, busy) = (Instant::now(), process_cpu_seconds());
         canvas_pass(&mut self.model, &self.session, pass, &mut probe)?;
         let wall_s = start.elapsed().as_secs_f64();
-        let cpu_s = cpu_seconds().zip(busy).map(|(after, before)| after - before);
+        let cpu_s = process_cpu_seconds().zip(busy).map(|(after, before)| after - before);
         self.kept = o.outputs == Outputs::Draws;
-        let parts = o.parts.then(|| Parts::sum(&probe.plan, &probe.times, wall_s));
+        let parts =
+            o.parts.then(|| Parts::sum(&probe.plan, &probe.times, [wall_s, cpu_s.unwrap_or_default()]));
         Ok(StepTime { wall_s, cpu_s, parts })
     }
 }
@@ -141,12 +142,15 @@ struct Probe<'a> {
     logits: bool,
     times_ops: bool,
     plan: Vec<(Part, Work)>,
-    times: Vec<Duration>,
+    /// Of each op, by the clock and of computing.
+    times: Vec<[f64; 2]>,
+    /// CPU seconds at the end of the op before.
+    busy: f64,
 }
 
 impl Probe<'_> {
     fn new(stop: &AtomicBool) -> Probe<'_> {
-        Probe { stop, logits: false, times_ops: false, plan: Vec::new(), times: Vec::new() }
+        Probe { stop, logits: false, times_ops: false, plan: Vec::new(), times: Vec::new(), busy: 0.0 }
     }
 }
 
@@ -154,7 +158,8 @@ impl TapSink for Probe<'_> {
     fn begin(&mut self, program: &Program) {
         if self.times_ops {
             self.plan = Parts::plan(program);
-            self.times = vec![Duration::ZERO; self.plan.len()];
+            self.times = vec![[0.0; 2]; self.plan.len()];
+            self.busy = process_cpu_seconds().unwrap_or_default();
         }
     }
 
@@ -171,9 +176,11 @@ impl TapSink for Probe<'_> {
     }
 
     fn timed(&mut self, index: usize, time: Duration) {
+        let busy = process_cpu_seconds().unwrap_or_default();
         if let Some(t) = self.times.get_mut(index) {
-            *t = time;
+            *t = [time.as_secs_f64(), busy - self.busy];
         }
+        self.busy = busy;
     }
 }
 

@@ -27,6 +27,11 @@ pub const GEMMA4: &[Preset] = &[
         build: gemma4_26b,
     },
     Preset {
+        name: "gemma4-26b-6l",
+        about: "the first six of its thirty layers: the real shapes where memory is short",
+        build: gemma4_26b_6l,
+    },
+    Preset {
         name: "gemma4-mini",
         about: "Gemma 4 with 12 layers of a third of the width, 32 experts of which 4 are used: 0.5 billion weights",
         build: gemma4_mini,
@@ -137,6 +142,17 @@ pub fn diffusion_gemma_tiny() -> Plan {
 /// Gemma 4 26B-A4B: DiffusionGemma without what makes it one.
 pub fn gemma4_26b() -> Plan {
     plan(&Sizes { name: "Gemma 4 26B-A4B", canvas_len: None, ..LARGE })
+}
+
+/// Six layers of Gemma 4 26B-A4B, five sliding and a full one.
+pub fn gemma4_26b_6l() -> Plan {
+    plan(&Sizes {
+        name: "Gemma 4 26B-A4B, six layers",
+        size_label: "6B-A1.4B",
+        n_layers: 6,
+        canvas_len: None,
+        ..LARGE
+    })
 }
 
 /// Gemma 4 with half a billion weights.

@@ -59,6 +59,60 @@ fn q4_k_m_of_the_26b_has_the_published_block_types() {
     assert_eq!(counts, [423, 194, 14, 33, 28]);
 }
 
+/// What llama.cpp reads: the twin has the same tensors but for self-conditioning and the scalars of prompt passes, in the
+/// same types, and none of the keys of a canvas.
+#[test]
+fn the_twin_is_the_model_without_what_makes_it_denoise() {
+    let (plan, twin) = (&*LARGE, gemma4_26b());
+    let extra = |name: &str| name.starts_with("self_cond") || name.contains("enc_layer_output_scale");
+    let kept: Vec<&TensorPlan> = plan.tensors.iter().filter(|t| !extra(&t.name)).collect();
+    assert_eq!(kept, twin.tensors.iter().collect::<Vec<_>>());
+    let count = |dtype| twin.tensors.iter().filter(|t| file_type("q4_k_m").dtype(t) == dtype).count();
+    let counts = [DType::F32, DType::Q4_K, DType::Q6_K, DType::Q5_0, DType::Q8_0].map(count);
+    assert_eq!(counts, [392, 192, 14, 32, 28]);
+    let downs = |dtype| {
+        let down = |t: &&TensorPlan| t.name.contains("ffn_down") && file_type("q4_k_m").dtype(t) == dtype;
+        twin.tensors.iter().filter(down).count()
+    };
+    assert_eq!([downs(DType::Q5_0), downs(DType::Q8_0)], [32, 28], "dense and routed, 16 and 14 layers");
+    let m = &twin.metadata;
+    assert_eq!(m.str("general.architecture").unwrap(), "gemma4");
+    for (key, value) in plan.metadata.iter() {
+        let name = key.replace("diffusion-gemma.", "gemma4.");
+        let gone = key.starts_with("diffusion.") || key.ends_with("attention.causal");
+        assert_eq!(m.get(&name).is_some(), !gone, "{key}");
+        if !gone && !key.starts_with("general.") {
+            assert_eq!(m.get(&name), Some(value), "{key}");
+        }
+    }
+}
+
+/// A pass over the twin has the same bits on both backends and sees all rows; nothing decodes with it.
+#[test]
+fn the_tiny_twin_can_be_measured_and_not_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("twin.gguf");
+    write(&gemma4_tiny(), file_type("q4_k_m"), 0, &path, &mut |_, _| true).unwrap();
+    let argmax = |backend: &str, last: u32| {
+        let options = LoadOptions { backend: backend.into(), ..LoadOptions::default() };
+        let mut model = Model::open(&path, &options).unwrap();
+        assert!(model.unused_tensors().is_empty(), "{:?}", model.unused_tensors());
+        let session = model.session().unwrap();
+        let ids: Vec<u32> = (0..15).map(|p| rng::initial_id(0, 0, p, 2048)).chain([last]).collect();
+        let pass = CanvasPass { ids: &ids, previous: Previous::None, sampling: Some((1.0, &[0.5; 16])) };
+        canvas_pass(&mut model, &session, pass, &mut ()).unwrap()
+    };
+    let (reference, cpu) = (argmax("reference", 7), argmax("cpu", 7));
+    assert_eq!(reference, cpu);
+    assert_ne!(cpu.lse[0], argmax("cpu", 8).lse[0], "the first row sees the last one");
+    let model = Model::open(&path, &LoadOptions::default()).unwrap();
+    let error = model.refuse_autoregressive().unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "gemma4 is autoregressive: there is no canvas to denoise; `redraft bench` measures its passes"
+    );
+}
+
 #[test]
 fn the_length_of_a_file_is_known_before_it_is_written() {
     let plan = &*LARGE;

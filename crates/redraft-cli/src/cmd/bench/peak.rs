@@ -12,7 +12,7 @@ use crate::ui::table::table;
 /// Measure the clock and the most multiply-accumulate operations that each instruction set can do.
 ///
 /// In registers alone: products and sums in f32, each rounded (the contract forbids fusing them), and products of
-/// bytes. Other programs at the same time make it less.
+/// bytes; a second is one that the thread computed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  redraft bench peak\n  redraft bench peak -t 8 --json")]
 pub(super) struct Args {
@@ -38,7 +38,7 @@ struct Level {
 /// A [`Peak`] in JSON.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct Figures {
-    threads: usize,
+    pub(super) threads: usize,
     pub(super) f32_gmac_s: f64,
     pub(super) int8_gmac_s: f64,
 }

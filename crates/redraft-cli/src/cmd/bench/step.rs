@@ -135,10 +135,14 @@ struct Step {
 struct PartReport {
     part: &'static str,
     seconds: f64,
+    /// Of all threads together.
+    cpu_seconds: f64,
     gmac: f64,
     gmac_s: Option<f64>,
-    /// Part of the machine's peak.
+    /// Part of the machine's peak, by the clock.
     of_peak: Option<f64>,
+    /// The same by the time that the threads computed.
+    of_peak_cpu: Option<f64>,
 }
 
 /// One configuration while it is measured.
@@ -258,9 +262,13 @@ fn part_reports(parts: &Parts, peak: Option<&Figures>) -> Vec<PartReport> {
         PartReport {
             part,
             seconds: w.seconds,
+            cpu_seconds: w.cpu_seconds,
             gmac: w.macs() as f64 / 1e9,
             gmac_s: computes.then(|| w.macs() as f64 / 1e9 / w.seconds),
             of_peak: peak.filter(|_| computes).map(|p| least(p) / w.seconds),
+            of_peak_cpu: peak
+                .filter(|_| computes && w.cpu_seconds > 0.0)
+                .map(|p| least(p) * p.threads as f64 / w.cpu_seconds),
         }
     };
     parts.iter().map(|(part, w)| line(part.name(), w)).chain([line("step", parts.whole())]).collect()
@@ -290,9 +298,9 @@ impl Report {
             let Some(parts) = &s.parts else { continue };
             let whole = parts.last().map_or(0.0, |p| p.seconds);
             let rows: Vec<Vec<String>> = parts.iter().map(|p| p.row(whole)).collect();
-            let head = ["part", "s", "%", "GMAC", "GMAC/s", "% of peak"];
+            let head = ["part", "s", "%", "CPU s", "GMAC", "GMAC/s", "% of peak", "of CPU time"];
             text.push_str(&format!("{} rows after {} tokens, the step in the middle:\n", s.rows, s.prompt));
-            text.push_str(&table(&head, &[1, 2, 3, 4, 5], &rows));
+            text.push_str(&table(&head, &[1, 2, 3, 4, 5, 6, 7], &rows));
         }
         if let Some(p) = &self.peak {
             text.push_str(&format!(
@@ -326,9 +334,11 @@ impl PartReport {
             self.part.into(),
             format!("{:.4}", self.seconds),
             format!("{:.1}", 100.0 * self.seconds / whole),
+            format!("{:.4}", self.cpu_seconds),
             number((self.gmac > 0.0).then_some(self.gmac)),
             number(self.gmac_s),
             number(self.of_peak.map(|x| 100.0 * x)),
+            number(self.of_peak_cpu.map(|x| 100.0 * x)),
         ]
     }
 }
