@@ -10,7 +10,7 @@
 //!    each row of the result the sums stay in registers while the flags of the block are followed.
 //! 5. At the end one multiplication by the scale.
 
-use super::logits::{ROWS, Source};
+use super::logits::{ROWS, Source, bands};
 use super::operand::Operand;
 use super::packed::resize;
 use super::panel::Matrix;
@@ -99,6 +99,25 @@ struct Soft<'a> {
     scale: f32,
 }
 
+/// Rows that are treated together.
+struct Block<'a> {
+    /// The first of them.
+    first: usize,
+    rows: usize,
+    stats: &'a [f32],
+    /// Reciprocals of the sums of exponentials.
+    inverse: Vec<f32>,
+    /// The hidden states of these rows.
+    operand: &'a Operand,
+}
+
+impl Block<'_> {
+    /// The largest logit of a row.
+    fn max(&self, t: usize) -> f32 {
+        self.stats[t * STATS]
+    }
+}
+
 impl Soft<'_> {
     /// The soft embeddings of the rows from `first` on, as many as `out` has.
     fn rows(
@@ -112,13 +131,14 @@ impl Soft<'_> {
     ) -> Result<(), ComputeError> {
         let (table, pool, source, n) = (cpu.table, &cpu.pool, &self.source, self.matrix.cols());
         let rows = stats.len() / STATS;
-        let (n_tiles, per) = (source.tiles(), (PROBABILITIES / (rows * TILE)).max(1));
-        // Tiles of which some row needs some id.
-        let inverse: Vec<f32> = stats.chunks_exact(STATS).map(|s| math::recip(s[3])).collect();
-        let stats = |t: usize| [stats[t * STATS], inverse[t]];
+        source.fill(pool, table, &[0, rows], |i| first + i, operand)?;
+        let inverse = stats.chunks_exact(STATS).map(|s| math::recip(s[3])).collect();
+        let block = Block { first, rows, stats, inverse, operand };
+        // The tiles of which some row needs some id, with these rows.
+        let n_tiles = source.tiles();
         let needs = |t: usize, tile: usize| {
-            let [max, inverse] = stats(t);
-            math::flush(math::exp(tiles[t * 2 * n_tiles + tile] - max) * inverse) >= self.cut
+            let e = math::exp(tiles[t * 2 * n_tiles + tile] - block.max(t));
+            math::flush(e * block.inverse[t]) >= self.cut
         };
         let mut needed: Vec<(usize, Vec<usize>)> = Vec::new();
         for tile in 0..n_tiles {
@@ -127,9 +147,9 @@ impl Soft<'_> {
                 needed.push((tile, of));
             }
         }
-        source.fill(pool, table, &[0, rows], |i| first + i, operand)?;
-        resize(&mut buf.probs, per.min(needed.len()) * rows * TILE, "probabilities")?;
-        resize(&mut buf.flags, per.min(needed.len()) * rows * BLOCKS, "flags of probabilities")?;
+        let per = (PROBABILITIES / (rows * TILE)).clamp(1, needed.len().max(1));
+        resize(&mut buf.probs, per * rows * TILE, "probabilities")?;
+        resize(&mut buf.flags, per * rows * BLOCKS, "flags of probabilities")?;
         resize(&mut buf.rows, TILE * n.div_ceil(COLUMNS), "rows of the embedding table")?;
         for chunk in needed.chunks(per) {
             let mut work: Vec<TileWork<'_>> = chunk
@@ -139,8 +159,7 @@ impl Soft<'_> {
                 .map(|((needed, probs), flags)| TileWork { tile: needed.0, probs, flags, outcome: Ok(()) })
                 .collect();
             pool.items(&mut work, |thread, i, work| {
-                let (scratch, of) = (&mut *cpu.scratch(thread), &chunk[i].1);
-                work.outcome = self.probabilities(cpu, first, (of, rows), &stats, operand, scratch, work);
+                work.outcome = self.probabilities(cpu, &block, &chunk[i].1, &mut cpu.scratch(thread), work);
             });
             for work in work {
                 work.outcome?;
@@ -156,36 +175,36 @@ impl Soft<'_> {
         Ok(())
     }
 
-    /// The probabilities of one tile for those rows `of` all that need some.
+    /// The probabilities of one tile for those rows `of` the block that need some.
     fn probabilities(
         &self,
         cpu: &Cpu,
-        first: usize,
-        (of, all): (&[usize], usize),
-        stats: &impl Fn(usize) -> [f32; 2],
-        operand: &Operand,
+        block: &Block<'_>,
+        of: &[usize],
         scratch: &mut Scratch,
         work: &mut TileWork<'_>,
     ) -> Result<(), ComputeError> {
         let (table, source) = (cpu.table, &self.source);
         // Packing rows again pays where they are few.
-        let few = of.len() * 4 <= all * 3;
+        let few = of.len() * 4 <= block.rows * 3;
         if few {
-            let rows: Vec<usize> = of.iter().map(|t| first + t).collect();
+            let rows: Vec<usize> = of.iter().map(|t| block.first + t).collect();
             source.gather(&cpu.pool, table, work.tile, &rows, scratch)?;
         } else {
-            source.tile(table, work.tile, (operand, [0, all]), |i| first + i, scratch);
+            let all = (block.operand, [0, block.rows]);
+            source.tile(table, work.tile, all, |i| block.first + i, scratch);
         }
         work.flags.fill(0);
         let len = source.tile_len(work.tile);
         for (i, &t) in of.iter().enumerate() {
             let x = scratch.logits.row(if few { i } else { t }, len);
-            let [max, inverse] = stats(t);
             let mut flags = [0; BLOCKS];
-            (table.probabilities)(x, max, inverse, self.cut, &mut flags[..len.div_ceil(BLOCK)]);
+            let words = &mut flags[..len.div_ceil(BLOCK)];
+            (table.probabilities)(x, block.max(t), block.inverse[t], self.cut, words);
             for (b, (x, flags)) in x.chunks(BLOCK).zip(flags).enumerate() {
-                work.flags[b * all + t] = flags;
-                work.probs[(b * all + t) * BLOCK..][..x.len()].copy_from_slice(x);
+                let at = b * block.rows + t;
+                work.flags[at] = flags;
+                work.probs[at * BLOCK..][..x.len()].copy_from_slice(x);
             }
         }
         Ok(())
@@ -223,13 +242,15 @@ impl Soft<'_> {
                 }
             }
         });
-        let grid = Grid { cols: n, bands: &[0, out.len() / n.max(1)], tile_cols: COLUMNS };
+        let bands = bands(n_rows, n.div_ceil(COLUMNS), pool.threads());
+        let grid = Grid { cols: n, bands: &bands, tile_cols: COLUMNS };
         let rows = &*rows;
         pool.tiles(out, grid, |_, mut part| {
             let rows = &rows[part.col / COLUMNS * TILE..][..TILE];
             for (b, rows) in rows.chunks_exact(BLOCK).enumerate().filter(|(b, _)| any[*b] != 0) {
-                let flags = flags[b * n_rows..][..n_rows].iter();
-                let probs = probs[b * n_rows * BLOCK..].chunks_exact(BLOCK);
+                let at = b * n_rows + part.row;
+                let flags = flags[at..][..part.rows].iter();
+                let probs = probs[at * BLOCK..].chunks_exact(BLOCK);
                 for (t, (&flags, p)) in flags.zip(probs).enumerate().filter(|(_, (flags, _))| **flags != 0) {
                     (table.soft_embed)(rows, p, flags, part.row_mut(t));
                 }

@@ -152,8 +152,8 @@ impl<'a> Source<'a> {
 }
 
 /// Bands of rows, so many that all threads have work where there are few tiles.
-fn bands(rows: usize, tiles: usize, threads: usize) -> Vec<usize> {
-    /// Rows that make unpacking the head cheap beside the products.
+pub(crate) fn bands(rows: usize, tiles: usize, threads: usize) -> Vec<usize> {
+    /// Rows that make unpacking weights cheap beside the products.
     const LEAST: usize = 48;
     let n = (4 * threads).div_ceil(tiles.max(1)).min(rows.div_ceil(LEAST)).max(1);
     (0..=n).map(|i| i * rows / n).collect()
