@@ -20,8 +20,9 @@ pub struct LoadOptions {
     pub backend: String,
     /// Number type.
     pub precision: Precision,
-    /// How products with weights are computed; `fast` is defined for [`Precision::F32`] only.
-    pub numerics: Numerics,
+    /// How products with weights are computed; `fast` is defined for [`Precision::F32`] only. None takes `fast` there
+    /// where a weight is quantized or of 16 bits, and `exact` elsewhere; [`Model::numerics`] says which it is.
+    pub numerics: Option<Numerics>,
     /// Threads; none takes what the machine has.
     pub threads: Option<usize>,
     /// CPU level by name; none takes the best of this machine.
@@ -35,7 +36,7 @@ impl Default for LoadOptions {
         LoadOptions {
             backend: "auto".into(),
             precision: Precision::F32,
-            numerics: Numerics::Exact,
+            numerics: None,
             threads: None,
             cpu_level: None,
             mmap: true,
@@ -71,7 +72,9 @@ impl Model {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn from_gguf(gguf: Gguf, options: &LoadOptions) -> Result<Model, Error> {
-        options.numerics.check(options.precision)?;
+        if let Some(asked) = options.numerics {
+            asked.check(options.precision)?;
+        }
         let mut notes = Vec::new();
         let spec = arch_of(gguf.metadata())?;
         let mut loader = WeightLoader::new(&gguf);
@@ -88,9 +91,15 @@ impl Model {
                 found: tokenizer.vocab_len().to_string(),
             });
         }
-        if options.numerics == Numerics::Fast && !weights.iter().any(|w| Numerics::Fast.changes(w.dtype)) {
+        let fast_differs = weights.iter().any(|w| Numerics::Fast.changes(w.dtype));
+        if options.numerics == Some(Numerics::Fast) && !fast_differs {
             notes.push("no weight is quantized or of 16 bits: `fast` computes what `exact` does".into());
         }
+        let numerics =
+            options.numerics.unwrap_or(match fast_differs && options.precision == Precision::F32 {
+                true => Numerics::Fast,
+                false => Numerics::Exact,
+            });
         let engine = match options.backend.as_str() {
             "auto" => fastest(options.precision)?,
             name => backend(name)?,
@@ -101,7 +110,6 @@ impl Model {
             level: options.cpu_level.clone(),
         };
         let backend = (engine.create)(&backend_options, Arc::clone(&weights))?;
-        let numerics = options.numerics;
         Ok(Model { gguf, spec, arch, weights, backend, numerics, tokenizer, notes, unused })
     }
 
