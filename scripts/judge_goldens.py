@@ -3,7 +3,7 @@
 
     python3 scripts/judge_goldens.py [PATH OF redraft]
 
-Needs numpy. Every stored file variant is judged at `--preset f32 --all`, in f32 on the default backend and
+Needs numpy. Every stored file variant is judged at `--preset f32 --all`, in f32 on the default backend (numerics `exact`) and
 in f64 on the reference at 1 - cos <= 1e-12. Exit status 1 if any case fails.
 """
 import json
@@ -36,7 +36,7 @@ def main():
         for case in cases:
             for mode, limits in MODES.items():
                 trace = [redraft, "trace", "-q", "-m", str(ORACLE / "models" / model_of(case)), "--like", str(case),
-                         "--precision", mode, "-o", str(out)]
+                         "--numerics", "exact", "--precision", mode, "-o", str(out)]
                 judge = [sys.executable, str(ORACLE / "golden.py"), str(case), str(out), *limits]
                 for command in (trace, judge):
                     done = subprocess.run(command, capture_output=True, text=True)

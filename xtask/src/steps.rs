@@ -58,7 +58,7 @@ fn program(target: Option<&str>) -> String {
 }
 
 /// Prompts whose digests every platform must agree on: a tiny model with random weights over two canvases, and
-/// the embedded model.
+/// the embedded model in both modes.
 const RUNS: &[&[&str]] = &[
     &[
         "-m",
@@ -71,6 +71,7 @@ const RUNS: &[&[&str]] = &[
         "5",
     ],
     &["List the numbers from 19 to 31."],
+    &["--numerics", "exact", "List the numbers from 19 to 31."],
 ];
 
 /// Runs the program here and under emulation and compares what `run --json` says of the bits.

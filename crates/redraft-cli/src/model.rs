@@ -95,7 +95,7 @@ fn open_checked(
     let load = start.elapsed();
     let c = model.backend().capabilities();
     out.note(&format!(
-        "model {} ({}, {}, {} of weights), backend {} ({}, {} threads), loaded in {:.2} s",
+        "model {} ({}, {}, {} of weights), backend {} ({}, {} threads), numerics {}, loaded in {:.2} s",
         Shown(model.name()),
         model.arch().name,
         file_type_name(model.gguf()),
@@ -103,6 +103,7 @@ fn open_checked(
         c.backend,
         c.level,
         c.threads,
+        model.numerics().name(),
         load.as_secs_f64()
     ));
     Ok(Loaded { model, load })

@@ -11,10 +11,9 @@ use redraft_gguf::{
 use crate::{ComputeError, Precision, math};
 
 /// How products with weights are computed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Numerics {
     /// Activations in f32, weights dequantized to f32.
-    #[default]
     Exact,
     /// Activations in the precision of the weights: int8 beside quantized ones, 16 bits beside 16-bit ones.
     /// Weights in F32, F64 and plain integers are multiplied as in [`Exact`](Self::Exact).
@@ -31,7 +30,7 @@ impl Numerics {
     /// use redraft_compute::Numerics;
     ///
     /// assert_eq!(Numerics::Fast.name(), "fast");
-    /// assert_eq!(Numerics::default().name(), "exact");
+    /// assert_eq!(Numerics::Exact.name(), "exact");
     /// ```
     pub fn name(self) -> &'static str {
         match self {

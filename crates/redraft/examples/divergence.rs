@@ -74,7 +74,7 @@ impl Side {
     fn open(name: &str, threads: Option<usize>) -> Done<Side> {
         let (mode, file) = name.split_once(':').ok_or(USAGE)?;
         let numerics = Numerics::from_name(mode).ok_or_else(|| format!("{mode}: expected exact or fast"))?;
-        let options = LoadOptions { numerics, threads, ..LoadOptions::default() };
+        let options = LoadOptions { numerics: Some(numerics), threads, ..LoadOptions::default() };
         let (path, dtype) = file.split_once('@').map_or((file, None), |(p, t)| (p, Some(t)));
         let mut model = match path {
             "embedded" => Model::embedded(&options)?,

@@ -1,5 +1,5 @@
 //! Exact match of a model on the question set of `testdata/redraft-tiny/questions.json`:
-//! `cargo run --release --example exact_match -- MODEL.gguf|embedded [--seeds 5] [--steps 48] [--no-sc] [--numerics fast]
+//! `cargo run --release --example exact_match -- MODEL.gguf|embedded [--seeds 5] [--steps 48] [--no-sc] [--numerics exact]
 //! [--json OUT]`.
 //!
 //! Scoring is equality after trimming, with at most 96 tokens. Sampling uses our own random numbers, so rates
@@ -34,9 +34,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let seeds: u64 = value("--seeds").map_or(Ok(5), |s| s.parse())?;
     let steps: f64 = value("--steps").map_or(Ok(48.0), |s| s.parse())?;
     let questions = Question::all()?;
-    let numerics = value("--numerics").map_or(Ok(Numerics::default()), |name| {
+    let numerics = value("--numerics").map(|name| {
         Numerics::from_name(name).ok_or_else(|| format!("--numerics: expected exact or fast, found {name}"))
-    })?;
+    });
+    let numerics = numerics.transpose()?;
     let options = LoadOptions { numerics, ..LoadOptions::default() };
     let mut model = match args.first().map(String::as_str) {
         Some("embedded") => Model::embedded(&options)?,

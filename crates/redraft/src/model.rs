@@ -24,8 +24,9 @@ pub struct LoadOptions {
     pub backend: String,
     /// Number type.
     pub precision: Precision,
-    /// How products with weights are computed; `fast` is defined for [`Precision::F32`] only.
-    pub numerics: Numerics,
+    /// How products with weights are computed; `fast` is defined for [`Precision::F32`] only. None takes `fast` there
+    /// where a weight is quantized or of 16 bits, and `exact` elsewhere; [`Model::numerics`] says which it is.
+    pub numerics: Option<Numerics>,
     /// Number type of keys and values in the cache; others than f32 are defined for [`Precision::F32`] only.
     pub kv_type: KvType,
     /// Bytes of a KV cache up to which sliding layers keep all tokens; beyond, they keep one and a half windows. No
@@ -44,7 +45,7 @@ impl Default for LoadOptions {
         LoadOptions {
             backend: "auto".into(),
             precision: Precision::F32,
-            numerics: Numerics::Exact,
+            numerics: None,
             kv_type: KvType::F32,
             kv_budget: KV_BUDGET,
             threads: None,
@@ -84,7 +85,9 @@ impl Model {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn from_gguf(gguf: Gguf, options: &LoadOptions) -> Result<Model, Error> {
-        options.numerics.check(options.precision)?;
+        if let Some(asked) = options.numerics {
+            asked.check(options.precision)?;
+        }
         options.kv_type.check(options.precision)?;
         let mut notes = Vec::new();
         let spec = arch_of(gguf.metadata())?;
@@ -102,11 +105,17 @@ impl Model {
                 found: tokenizer.vocab_len().to_string(),
             });
         }
-        if options.numerics == Numerics::Fast && !weights.iter().any(|w| Numerics::Fast.changes(w.dtype)) {
+        let fast_differs = weights.iter().any(|w| Numerics::Fast.changes(w.dtype));
+        if options.numerics == Some(Numerics::Fast) && !fast_differs {
             let only = "no weight is quantized or of 16 bits: `fast` differs from `exact` in the least probable \
                         tokens of a soft embedding only";
             notes.push(only.into());
         }
+        let numerics =
+            options.numerics.unwrap_or(match fast_differs && options.precision == Precision::F32 {
+                true => Numerics::Fast,
+                false => Numerics::Exact,
+            });
         let engine = match options.backend.as_str() {
             "auto" => fastest(options.precision)?,
             name => backend(name)?,
@@ -117,7 +126,7 @@ impl Model {
             level: options.cpu_level.clone(),
         };
         let backend = (engine.create)(&backend_options, Arc::clone(&weights))?;
-        let LoadOptions { numerics, kv_type, kv_budget, .. } = *options;
+        let LoadOptions { kv_type, kv_budget, .. } = *options;
         Ok(Model {
             gguf,
             spec,

@@ -6,8 +6,8 @@ mod common;
 
 use std::ops::ControlFlow;
 
-use common::{LogitsSink, open, oracle_cases};
-use redraft::compute::{KvType, Numerics};
+use common::{LogitsSink, exact, open, oracle_cases};
+use redraft::compute::{KvType, Numerics, Precision};
 use redraft::engine::{
     CanvasPass, Event, Generation, Philox, Previous, Request, Session, canvas_pass, generate,
 };
@@ -52,7 +52,7 @@ fn fresh(options: &LoadOptions) -> Generation {
 /// The digest that every platform must reproduce: x86-64 scalar, AVX2, AVX-512, AArch64 NEON.
 #[test]
 fn the_digest_is_the_same_on_every_platform() {
-    let g = fresh(&LoadOptions::default());
+    let g = fresh(&exact());
     assert_eq!(g.ids.len(), 50);
     assert_eq!(
         (g.digests.ids.as_str(), g.digests.logits.as_str()),
@@ -63,10 +63,12 @@ fn the_digest_is_the_same_on_every_platform() {
     );
 }
 
-/// The same in `fast`; other bits than those of `exact`.
+/// The same in `fast`, which is what quantized files are computed in unless told otherwise; other bits than those of
+/// `exact`.
 #[test]
 fn the_fast_digest_is_the_same_on_every_platform() {
-    let g = fresh(&LoadOptions { numerics: Numerics::Fast, ..LoadOptions::default() });
+    let g = fresh(&LoadOptions { numerics: Some(Numerics::Fast), ..LoadOptions::default() });
+    assert_eq!(g.digests, fresh(&LoadOptions::default()).digests);
     assert_eq!(
         (g.digests.ids.as_str(), g.digests.logits.as_str()),
         (
@@ -74,6 +76,30 @@ fn the_fast_digest_is_the_same_on_every_platform() {
             "6c551c15395de54b2426d744ee2eae206b1834874951715091163018dbee39e4"
         )
     );
+}
+
+/// The mode that is taken where none is asked for follows from the weights and the number type.
+#[test]
+fn the_default_mode_is_that_of_the_file() {
+    let mode = |file: &str, options: &LoadOptions| open(file, options).numerics();
+    let default = LoadOptions::default();
+    for (file, expected) in [
+        ("dg-mini.F32.gguf", Numerics::Exact),
+        ("dg-mini.Q8_0.gguf", Numerics::Fast),
+        ("dg-tiny.BF16.gguf", Numerics::Fast),
+        (FILE, Numerics::Fast),
+    ] {
+        assert_eq!(mode(file, &default), expected, "{file}");
+        for precision in [Precision::F64, Precision::Bf16] {
+            assert_eq!(mode(file, &LoadOptions { precision, ..default.clone() }), Numerics::Exact, "{file}");
+        }
+        assert_eq!(mode(file, &exact()), Numerics::Exact, "{file}");
+    }
+    // Asked for in vain, it says so.
+    let asked = LoadOptions { numerics: Some(Numerics::Fast), ..default };
+    let notes = |file: &str| open(file, &asked).notes().join("\n");
+    assert!(notes("dg-mini.F32.gguf").contains("no weight is quantized or of 16 bits"));
+    assert!(!notes("dg-mini.Q8_0.gguf").contains("`fast`"));
 }
 
 #[test]
@@ -85,7 +111,7 @@ fn threads_levels_and_backends_change_no_bit() {
         (Numerics::Exact, KvType::I8),
     ];
     for (numerics, kv_type) in modes {
-        let base = LoadOptions { numerics, kv_type, ..LoadOptions::default() };
+        let base = LoadOptions { numerics: Some(numerics), kv_type, ..LoadOptions::default() };
         let want = fresh(&LoadOptions { threads: Some(1), ..base.clone() }).digests;
         for threads in [2, 3, 7] {
             let have = fresh(&LoadOptions { threads: Some(threads), ..base.clone() }).digests;
@@ -208,7 +234,7 @@ fn self_conditioning_off_is_the_plain_forward() {
 #[test]
 fn unseen_seen_and_given_logits_have_the_same_bits() {
     for numerics in [Numerics::Exact, Numerics::Fast] {
-        let mut model = open(FILE, &LoadOptions { numerics, ..LoadOptions::default() });
+        let mut model = open(FILE, &LoadOptions { numerics: Some(numerics), ..LoadOptions::default() });
         let mut session = model.session().unwrap();
         session.extend(&mut model, &prompt(), &mut ()).unwrap();
         let ids: Vec<u32> = (0..32).collect();

@@ -6,7 +6,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{expand, open, oracle_cases};
+use common::{exact, expand, open, oracle_cases};
 use redraft::compute::Precision;
 use redraft::gguf::DType;
 use redraft::trace::{Limits, Preset, TraceFile, compare, like};
@@ -39,7 +39,7 @@ fn every_case_of_every_stored_file_passes_in_f32() {
     files.sort();
     files.dedup();
     assert_eq!(files.len(), 5, "{files:?}");
-    let run = |f: &&String| judge(&mut open(f, &LoadOptions::default()), f, &cases, &f32_limits());
+    let run = |f: &&String| judge(&mut open(f, &exact()), f, &cases, &f32_limits());
     assert_eq!(files.iter().map(run).sum::<usize>(), 27);
 }
 
@@ -51,7 +51,7 @@ fn float_forms_pass_with_the_goldens_of_the_stored_file() {
         [("dg-mini.F32.gguf", [DType::F16, DType::BF16]), ("dg-tiny.BF16.gguf", [DType::F32, DType::F16])]
     {
         for form in forms {
-            let mut model = Model::from_gguf(expand(file, form), &LoadOptions::default()).unwrap();
+            let mut model = Model::from_gguf(expand(file, form), &exact()).unwrap();
             judge(&mut model, file, &cases, &f32_limits());
         }
     }
@@ -78,7 +78,7 @@ fn the_f64_truth_passes_at_one_in_a_trillion() {
 fn taps_pin_the_mistakes_that_logits_cannot_show() {
     let cases: BTreeMap<_, _> = oracle_cases().into_iter().collect();
     let golden = &cases["dg-mini.F32.decode-sc"];
-    let mut model = open("dg-mini.F32.gguf", &LoadOptions::default());
+    let mut model = open("dg-mini.F32.gguf", &exact());
     let candidate = like(&mut model, golden, None).unwrap();
     let report = compare(golden, &candidate, &f32_limits());
     // Top-k not renormalised or renormalised after the per-expert scale; soft embedding without sqrt(n);

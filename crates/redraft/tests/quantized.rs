@@ -7,12 +7,12 @@ mod common;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use common::{LogitsSink, oracle_cases, oracle_model, testdata};
+use common::{LogitsSink, exact, oracle_cases, oracle_model, testdata};
+use redraft::Model;
 use redraft::convert::{MIXES, Recipe, Summary, quantize};
 use redraft::engine::{CanvasPass, Previous, canvas_pass};
 use redraft::gguf::{CODECS, Gguf};
 use redraft::trace::{TraceFile, like};
-use redraft::{LoadOptions, Model};
 
 /// All pure types that can be written, and all mixes.
 fn recipes() -> Vec<String> {
@@ -24,7 +24,7 @@ fn quantized(source: &Gguf, recipe: &str) -> (Summary, Model) {
     let mut file = Vec::new();
     let done = quantize(source, &Recipe::from_name(recipe).unwrap(), &mut file).unwrap();
     let gguf = Gguf::from_bytes(file.into()).unwrap();
-    (done, Model::from_gguf(gguf, &LoadOptions::default()).unwrap())
+    (done, Model::from_gguf(gguf, &exact()).unwrap())
 }
 
 /// Mean squared error relative to the mean square of the truth: 1 for logits of zero, which know nothing, and

@@ -7,7 +7,7 @@ mod common;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use common::testdata;
+use common::{exact, testdata};
 use redraft::chat::{ChatTemplate, Message, RenderOptions};
 use redraft::engine::{Finish, Philox, Request, generate};
 use redraft::sampler::{PROFILES, Stop, sampler};
@@ -20,7 +20,7 @@ use redraft::{LoadOptions, Model};
 fn recorded_trajectories_replay_token_for_token() {
     let weights =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/redraft-tiny/redraft-tiny-bf16.gguf");
-    let mut model = Model::open(&weights, &LoadOptions::default()).unwrap();
+    let mut model = Model::open(&weights, &exact()).unwrap();
     for n in 0..5 {
         let golden = TraceFile::open(&testdata().join(format!("redraft-tiny/traj-{n}.safetensors"))).unwrap();
         let candidate = like(&mut model, &golden, None).unwrap();

@@ -24,7 +24,8 @@ pub(crate) struct ModelArgs {
     pub(crate) threads: Option<usize>,
 
     /// How products with weights are computed, exact or fast; each mode gives the same bits on every machine. exact:
-    /// with activations in f32. fast: with activations in the precision of the weights [default: exact].
+    /// with activations in f32. fast: with activations in the precision of the weights. The default is fast for
+    /// quantized and 16-bit models; F32 models are always computed exactly.
     #[arg(long, value_name = "MODE", value_parser = numerics, env = "REDRAFT_NUMERICS")]
     pub(crate) numerics: Option<Numerics>,
 
@@ -44,7 +45,7 @@ impl ModelArgs {
         LoadOptions {
             backend: self.backend.clone(),
             precision,
-            numerics: self.numerics.unwrap_or_default(),
+            numerics: self.numerics,
             kv_type: self.kv_type.unwrap_or_default(),
             threads: self.threads,
             mmap: !self.no_mmap,

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use redraft::Model;
-use redraft::compute::{Precision, TapKey};
+use redraft::compute::{Numerics, Precision, TapKey};
 use redraft::engine::{CanvasPass, Draws as _, Philox, Previous, canvas_pass, generate};
 use redraft::gguf::Shown;
 use redraft::sampler::SAMPLERS;
@@ -30,7 +30,7 @@ use crate::{files, interrupt, model, trace_metadata};
 /// (dec/), tap by tap, in the names of llama.cpp.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    redraft trace -m model.gguf --like golden.safetensors -o mine.safetensors\n  \
+    redraft trace -m model.gguf --numerics exact --like golden.safetensors -o mine.safetensors\n  \
     redraft trace -o taps.safetensors --taps \"l_out,Qcur*\" --layers 0..1 \"Hello\"\n  \
     redraft trace -o truth.safetensors --precision f64 --tokens 2,360,358\n  \
     redraft trace -o steps.safetensors --generation --seed 7 \"Hello\"")]
@@ -46,7 +46,8 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "FILE", help_heading = "Trace")]
     output: PathBuf,
 
-    /// Take every input from this golden file or recorded generation, and write the results under its names.
+    /// Take every input from this golden file or recorded generation, and write the results under its names. Recordings
+    /// of this program are repeated in their numerics; goldens of other programs are best judged with --numerics exact.
     #[arg(
         long,
         value_name = "FILE",
@@ -148,8 +149,12 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     let golden = args.like.as_deref().map(TraceFile::open).transpose()?;
     let text = if golden.is_some() { String::new() } else { args.prompt.text()? };
     let stop = interrupt::flag()?;
+    let mut how = args.model.clone();
+    if let (Some(golden), None, Precision::F32) = (&golden, how.numerics, args.precision) {
+        how.numerics = recorded_numerics(golden)?;
+    }
     // A pass over an autoregressive model can be traced; a generation is refused.
-    let mut model = model::open_any(&args.model, args.precision, &stop, out)?.model;
+    let mut model = model::open_any(&how, args.precision, &stop, out)?.model;
     let (kind, mut file) = match &golden {
         Some(golden) => {
             warn_of_another_model(args, golden, &model, out);
@@ -179,6 +184,21 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
         out.text(&format!("{}: {n} tensors, {}\n", report.file, human_bytes(report.bytes)))?;
     }
     Ok(Exit::Done)
+}
+
+/// The mode in which a recording of this program was made, so that it is repeated in the same. Goldens of other
+/// programs say nothing of modes.
+fn recorded_numerics(golden: &TraceFile) -> anyhow::Result<Option<Numerics>> {
+    let mode = |name: &String| {
+        Numerics::from_name(name).ok_or_else(|| {
+            anyhow!(
+                "{}: metadata `numerics`: expected exact or fast, found {}: say --numerics exact or fast",
+                golden.name,
+                Shown(name)
+            )
+        })
+    };
+    golden.metadata.get("numerics").map(mode).transpose()
 }
 
 /// A golden says which file it was made from; another one gives other numbers.

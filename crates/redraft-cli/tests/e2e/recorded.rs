@@ -35,12 +35,17 @@ fn a_receipt_is_repeated_on_any_backend() {
         let text = ok(&["verify", &path, "-m", &mini(), "--backend", backend, "-t", "2"]);
         assert!(text.ends_with("equal: the model file, every step and the answer\n"), "{text}");
     }
-    // A fast answer is repeated as such, whatever the default is.
+    // An answer is repeated in its mode, whatever the default is: fast for the embedded file.
     let fast = dir.path().join("fast.json").display().to_string();
-    ok(&["run", "--numerics", "fast", "-n", "20", "--receipt", &fast, "What is 7 + 8?"]);
-    assert!(std::fs::read_to_string(&fast).unwrap().contains(r#""numerics": "fast""#));
-    let text = ok(&["verify", &fast, "--backend", "reference"]);
-    assert!(text.ends_with("equal: the model file, every step and the answer\n"), "{text}");
+    let exact = dir.path().join("exact.json").display().to_string();
+    ok(&["run", "--numerics", "exact", "-n", "20", "--receipt", &exact, "What is 7 + 8?"]);
+    ok(&["run", "-n", "20", "--receipt", &fast, "What is 7 + 8?"]);
+    for (path, mode) in [(&exact, "exact"), (&fast, "fast")] {
+        let text = std::fs::read_to_string(path).unwrap();
+        assert!(text.contains(&format!(r#""numerics": "{mode}""#)), "{text}");
+        let text = ok(&["verify", path, "--backend", "reference"]);
+        assert!(text.ends_with("equal: the model file, every step and the answer\n"), "{text}");
+    }
     let done = redraft(&["verify", &fast, "--numerics", "exact"]);
     assert!(done.code == Some(2) && done.err.contains("was made with numerics fast"), "{}", done.err);
     // So is one with a rounded cache.

@@ -62,7 +62,9 @@ fn json_has_the_fields_of_the_contract() {
     );
     assert_eq!((&v["reasoning"], &v["tool_calls"]), (&Value::from(""), &Value::from(Vec::<u8>::new())));
     assert_eq!(v["seed"], 3);
-    assert_eq!(v["numerics"], "exact");
+    assert_eq!(v["numerics"], "exact", "a file in F32");
+    let quantized = json(&["run", "-n", "1", "--steps", "1", "x"]);
+    assert_eq!(quantized["numerics"], "fast", "the embedded one");
     let fast = json(&["run", "-m", &mini(), "--steps", "1", "--numerics", "fast", "x"]);
     assert_eq!(fast["numerics"], "fast");
     let rounded = json(&["run", "-m", &mini(), "--steps", "1", "--kv-type", "f16", "x"]);
@@ -199,7 +201,7 @@ fn notes_are_on_stderr_and_only_when_asked_for() {
     let plain = redraft(&args);
     let verbose = redraft(&[&args[..], &["-v"]].concat());
     assert_eq!((plain.err.as_str(), &plain.out), ("", &verbose.out));
-    for fact in ["seed 0", "tok/s", "not a throughput", "backend", "digest"] {
+    for fact in ["seed 0", "tok/s", "not a throughput", "backend", "numerics exact", "digest"] {
         assert!(verbose.err.contains(fact), "{}", verbose.err);
     }
 }

@@ -31,7 +31,7 @@ fn goldens_are_repeated_and_judged() {
     let dir = Dir::new();
     let mine = dir.file("mine.safetensors");
     for case in ["decode-sc", "traj-default"] {
-        ok(&["trace", "-m", &mini(), "--like", &golden(case), "-o", &mine]);
+        ok(&["trace", "-m", &mini(), "--numerics", "exact", "--like", &golden(case), "-o", &mine]);
         let text = ok(&["compare", &mine, &golden(case)]);
         assert!(text.ends_with("all within the limits\n"), "{text}");
     }
@@ -102,6 +102,24 @@ fn taps_of_one_pass_are_chosen_by_name_and_layer() {
     let done = redraft(&["trace", "-m", &mini(), "-o", &file, "--taps", "nosuch", "hi"]);
     assert_eq!(done.code, Some(2));
     assert!(done.err.contains("no tap has such a name as nosuch"), "{}", done.err);
+}
+
+/// Recordings are repeated in their mode, whatever the default is, unless another is asked for.
+#[test]
+fn a_recording_is_repeated_in_its_numerics() {
+    let dir = Dir::new();
+    let (run, again) = (dir.file("run.safetensors"), dir.file("again.safetensors"));
+    let mode = |v: &serde_json::Value| v["metadata"]["numerics"].clone();
+    for numerics in ["exact", "fast"] {
+        ok(&["run", "--trace", &run, "-n", "4", "--steps", "3", "--numerics", numerics, "hi"]);
+        let v = json(&["trace", "--like", &run, "-o", &again]);
+        assert_eq!(mode(&v), numerics);
+        assert_eq!(json(&["compare", "--maxabs", "0", &again, &run])["ok"], true, "{numerics}");
+    }
+    assert_eq!(mode(&json(&["trace", "--like", &run, "--numerics", "exact", "-o", &again])), "exact");
+    // f64 is the truth of both.
+    assert_eq!(mode(&json(&["trace", "--like", &run, "--precision", "f64", "-o", &again])), "exact");
+    assert_eq!(mode(&json(&["trace", "-o", &again, "--taps", "l_out", "hi"])), "fast");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use redraft::compute::{TapData, TapKey, Val};
+use redraft::compute::{Numerics, TapData, TapKey, Val};
 use redraft::engine::TapSink;
 use redraft::gguf::{DType, Gguf, GgufWriter, codec};
 use redraft::trace::TraceFile;
@@ -27,6 +27,11 @@ pub(crate) fn oracle_cases() -> Vec<(String, TraceFile)> {
     let case =
         |p: &PathBuf| (p.file_stem().unwrap().to_string_lossy().into_owned(), TraceFile::open(p).unwrap());
     paths.iter().map(case).collect()
+}
+
+/// Options for what is judged by the goldens of other programs, or against f64.
+pub(crate) fn exact() -> LoadOptions {
+    LoadOptions { numerics: Some(Numerics::Exact), ..LoadOptions::default() }
 }
 
 pub(crate) fn open(file: &str, options: &LoadOptions) -> Model {
