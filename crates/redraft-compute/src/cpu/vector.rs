@@ -135,9 +135,11 @@ pub(crate) trait Isa: Copy {
     fn look_up(self, table: &[i8; 16], v: Int<Self>) -> Int<Self> {
         let mut x = [0.0; LANES];
         self.store(Self::V::from_bits(v), &mut x);
-        self.load_int(&x.map(|x| {
-            i32::from_le_bytes(x.to_bits().to_le_bytes().map(|b| table[usize::from(b & 15)] as u8))
-        }))
+        self.load_int(
+            &x.map(|x| {
+                i32::from_le_bytes(x.to_bits().to_le_bytes().map(|b| table[usize::from(b & 15)] as u8))
+            }),
+        )
     }
     /// The f16 numbers in the lower halves of the lanes.
     #[inline(always)]

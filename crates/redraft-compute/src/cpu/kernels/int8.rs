@@ -22,8 +22,8 @@ use crate::cpu::vector::{Int, Isa, LANES, Row16};
 use crate::math::{self, IntLanes, Lanes};
 use crate::numerics::Units;
 
-/// Quantizes one row. It is token `place[0]` of the `place[1]` tokens of its group, whose record is written as
-/// [`IntGroup`] describes it.
+/// Quantizes a chunk of one row. It is token `place[0]` of the `place[1]` tokens of its group, whose record is written
+/// as [`IntGroup`] describes it.
 #[inline(always)]
 pub(crate) fn quantize<S: Isa>(
     s: S,
