@@ -113,8 +113,8 @@ pub(crate) trait Isa: Copy {
         let mut words = [[0; LANES]; 4];
         for j in 0..LANES {
             let (quads, _) = rows.row(j)[at..at + 16].as_chunks::<4>();
-            for i in 0..4 {
-                words[i][j] = i32::from_le_bytes(quads[i]);
+            for (word, quad) in words.iter_mut().zip(quads) {
+                word[j] = i32::from_le_bytes(*quad);
             }
         }
         words.map(|w| self.load_int(&w))

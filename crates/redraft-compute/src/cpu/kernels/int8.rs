@@ -162,8 +162,8 @@ fn units<S: Isa, const M: usize, const C: usize, const SCALED: bool, const MINS:
             if !MINS {
                 let start = &x_sums[u * subs + sub];
                 for m in 0..M {
-                    for c in 0..C {
-                        dot[c][m] = zero.splat(start[m]);
+                    for dot in &mut dot {
+                        dot[m] = zero.splat(start[m]);
                     }
                 }
             }

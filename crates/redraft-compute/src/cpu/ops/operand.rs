@@ -65,8 +65,8 @@ impl Operand {
         sums.resize(if halves[1] > 0 { 2 * n } else { n }, [0.0; LANES]);
         let (low, high) = sums.split_at_mut(n);
         let soon = |depth: [usize; 2]| {
-            for h in 0..2 {
-                matrix.prefetch(table, [expert, row + h * LANES, halves[h]], depth);
+            for (h, &n_rows) in halves.iter().enumerate() {
+                matrix.prefetch(table, [expert, row + h * LANES, n_rows], depth);
             }
         };
         let mut next = depths(matrix.cols());

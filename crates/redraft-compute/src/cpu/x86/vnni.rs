@@ -111,7 +111,7 @@ impl Isa for Avx512Vnni {
                 v.0,
                 _mm512_add_epi32(from, _mm512_set1_epi32(0x0101_0101 * (i / 2) as i32)),
             );
-            let bits = if i % 2 == 0 { 0x0804_0201 } else { 0x8040_2010u32 as i32 };
+            let bits = if i.is_multiple_of(2) { 0x0804_0201 } else { 0x8040_2010u32 as i32 };
             let set = _mm512_test_epi8_mask(bytes, _mm512_set1_epi32(bits));
             avx512::I32s(_mm512_maskz_mov_epi8(set, _mm512_set1_epi8(16)))
         }
