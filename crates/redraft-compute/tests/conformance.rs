@@ -16,11 +16,7 @@ use redraft_gguf::{Bytes, CODECS, Encoder, codec};
 const DIGEST: u64 = 0x68bb_d56e_47d4_dcf4;
 
 /// The same of the cases in `fast`.
-<<<<<<< HEAD
 const FAST_DIGEST: u64 = 0x5fa2_b343_19b8_987d;
-=======
-const FAST_DIGEST: u64 = 0xcf78_d615_da08_646e;
->>>>>>> experts
 
 #[test]
 fn all_levels_and_thread_counts_give_the_bits_of_the_reference() {
