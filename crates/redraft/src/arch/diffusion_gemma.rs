@@ -1,11 +1,11 @@
 //! DiffusionGemma: a Gemma-4 mixture of experts that reads its prompt causally and denoises a canvas
 //! bidirectionally with the same weights. Fact sheet: `docs/models/diffusion-gemma.md`.
 
-use redraft_compute::op::{Activation, Distribution, Factor, Head, Mask};
+use redraft_compute::op::{Activation, Factor, Head, Mask};
 use redraft_compute::{ComputeError, Kind, KvLayout, ProgramBuilder, Val, WeightId};
 use redraft_gguf::Gguf;
 
-use super::{Arch, ArchSpec, Hyper, Shape};
+use super::{Arch, ArchSpec, Hyper, Previous, Shape};
 use crate::Error;
 use crate::layers::{Experts, GatedMlp, Heads, Rotary, Router, SelfAttention};
 use crate::sampler::PromptWindow;
@@ -36,7 +36,6 @@ struct Config {
     n_used: usize,
     d_expert: usize,
     eps: f32,
-    softcap: f64,
 }
 
 struct Layer {
@@ -67,7 +66,7 @@ struct DiffusionGemma {
     config: Config,
     shape: Shape,
     token_embd: WeightId,
-    output: WeightId,
+    head: Head,
     output_norm: WeightId,
     self_cond: Option<SelfConditioning>,
     layers: Vec<Layer>,
@@ -93,7 +92,6 @@ fn load(gguf: &Gguf, w: &mut WeightLoader<'_>, notes: &mut Vec<String>) -> Resul
         n_used: h.size("expert_used_count", h.size("expert_count", 1 << 16)?)?,
         d_expert: h.size("expert_feed_forward_length", 1 << 24)?,
         eps: h.positive("attention.layer_norm_rms_epsilon")?,
-        softcap: h.positive("final_logit_softcapping")?.into(),
     };
     h.equal("attention.value_length", c.head_dim)?;
     h.equal("attention.value_length_swa", c.head_dim_swa)?;
@@ -106,6 +104,7 @@ fn load(gguf: &Gguf, w: &mut WeightLoader<'_>, notes: &mut Vec<String>) -> Resul
     let token_embd = w.matrix("token_embd.weight", vocab_len, c.d_model);
     let output =
         if w.has("output.weight") { w.matrix("output.weight", vocab_len, c.d_model) } else { token_embd };
+    let head = Head { w: output, softcap: Some(h.positive("final_logit_softcapping")?.into()) };
     let output_norm = w.vector("output_norm.weight", c.d_model);
     let has_self_cond =
         ["pre_norm", "gate", "up", "down"].iter().any(|n| w.has(&format!("self_cond_{n}.weight")));
@@ -131,7 +130,7 @@ fn load(gguf: &Gguf, w: &mut WeightLoader<'_>, notes: &mut Vec<String>) -> Resul
         config: c,
         shape,
         token_embd,
-        output,
+        head,
         output_norm,
         self_cond,
         layers,
@@ -275,15 +274,10 @@ impl Arch for DiffusionGemma {
         Ok(x)
     }
 
-    fn canvas(
-        &self,
-        b: &mut ProgramBuilder,
-        ids: Val,
-        previous: Option<Distribution>,
-    ) -> Result<Val, ComputeError> {
+    fn canvas(&self, b: &mut ProgramBuilder, ids: Val, prev: Previous) -> Result<Val, ComputeError> {
         let mut x = self.embed(b, ids)?;
-        if let (Some(previous), Some(sc)) = (previous, &self.self_cond) {
-            let s = b.soft_embed(previous, self.token_embd, (self.config.d_model as f64).sqrt())?; // [T, n]
+        if let (Some(prev), Some(sc)) = (prev, &self.self_cond) {
+            let s = b.soft_embed(prev, self.token_embd, (self.config.d_model as f64).sqrt())?; // [T, n]
             b.tap("sc_soft", s);
             let z = self.norm(b, s, Some(sc.pre_norm))?;
             b.tap("sc_normed", z);
@@ -299,6 +293,6 @@ impl Arch for DiffusionGemma {
     }
 
     fn head(&self) -> Head {
-        Head { w: self.output, softcap: Some(self.config.softcap) }
+        self.head
     }
 }

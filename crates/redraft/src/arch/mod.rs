@@ -30,6 +30,9 @@ pub struct Shape {
     pub self_conditioning: bool,
 }
 
+/// What the step before predicted for the positions of the canvas; none in the first step.
+pub type Previous = Option<Distribution>;
+
 /// An architecture with its hyper-parameters and weights: turns a pass into ops.
 pub trait Arch: Send + Sync {
     /// Sizes.
@@ -49,15 +52,9 @@ pub trait Arch: Send + Sync {
     /// Final norm of a hidden state, tapped as `result_norm`.
     fn result_norm(&self, b: &mut ProgramBuilder, hidden: Val) -> Result<Val, ComputeError>;
 
-    /// Bidirectional pass over a canvas. `previous`: the distributions of the step before, `T` rows. Returns what the
-    /// [`head`](Self::head) is applied to, one row per position of the canvas: the final normed hidden state
-    /// `[T, d_model]`.
-    fn canvas(
-        &self,
-        b: &mut ProgramBuilder,
-        ids: Val,
-        previous: Option<Distribution>,
-    ) -> Result<Val, ComputeError>;
+    /// Bidirectional pass over a canvas. Returns what the [`head`](Self::head) is applied to, one row per position of
+    /// the canvas: the final normed hidden state `[T, d_model]`.
+    fn canvas(&self, b: &mut ProgramBuilder, ids: Val, prev: Previous) -> Result<Val, ComputeError>;
 
     /// How raw logits `[T, V]` come from what [`canvas`](Self::canvas) returns. They are made as a whole, and tapped as
     /// `logits`, only for those who want to see them.
