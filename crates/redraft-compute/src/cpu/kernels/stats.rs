@@ -10,10 +10,13 @@ use crate::math::{self, Lanes};
 pub(crate) const BLOCK: usize = 32;
 
 /// Columns of the embedding table that lie together.
-pub(crate) const COLUMNS: usize = LANES * size_of::<Columns>() / size_of::<Row16>();
+pub(crate) const COLUMNS: usize = 8 * LANES;
 
-/// Some columns of one row of the embedding table.
-pub(crate) type Columns = [Row16; 8];
+/// Some columns of one row of the embedding table. They are loaded for each product: a load that crossed a line of the
+/// cache would count twice.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(align(64))]
+pub(crate) struct Columns(pub(crate) [Row16; COLUMNS / LANES]);
 
 /// Statistics of one tile of one row.
 #[derive(Debug, Clone, Copy, Default)]
@@ -142,7 +145,7 @@ pub(crate) fn soft_embed<S: Isa>(s: S, rows: &[Columns], p: &[f32], flags: u64, 
     while rest != 0 && !tail.is_empty() {
         let i = rest.trailing_zeros() as usize;
         rest &= rest - 1;
-        for (sum, &w) in tail.iter_mut().zip(&rows[i][done]) {
+        for (sum, &w) in tail.iter_mut().zip(&rows[i].0[done]) {
             let product = w * p[i];
             *sum += product;
         }
@@ -168,7 +171,7 @@ fn columns<S: Isa, const N: usize>(
     while rest != 0 {
         let i = rest.trailing_zeros() as usize;
         rest &= rest - 1;
-        let Some(row) = rows[i][at..].first_chunk::<N>() else { unreachable!("{N} groups of columns") };
+        let Some(row) = rows[i].0[at..].first_chunk::<N>() else { unreachable!("{N} groups of columns") };
         let p = s.splat(p[i]);
         for n in 0..N {
             acc[n] = acc[n].add(s.load(&row[n]).mul(p));

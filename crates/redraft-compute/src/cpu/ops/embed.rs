@@ -238,7 +238,7 @@ impl Soft<'_> {
                 }
                 self.matrix.row(table, 0, tile * TILE + at, row);
                 for (c, x) in row.chunks(COLUMNS).enumerate() {
-                    part.row_mut(c)[i].as_flattened_mut()[..x.len()].copy_from_slice(x);
+                    part.row_mut(c)[i].0.as_flattened_mut()[..x.len()].copy_from_slice(x);
                 }
             }
         });
