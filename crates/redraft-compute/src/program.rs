@@ -191,14 +191,19 @@ impl ProgramBuilder {
 
     /// An input `[rows of the pass, cols]` that the caller gives at each run, in the order of declaration.
     pub fn input(&mut self, name: &'static str, cols: usize, kind: Kind) -> Res {
-        let v = self.val("input", self.p.rows, cols, kind)?;
+        self.input_rows(name, self.p.rows, cols, kind)
+    }
+
+    /// As [`input`](Self::input), with another number of rows.
+    pub fn input_rows(&mut self, name: &'static str, rows: usize, cols: usize, kind: Kind) -> Res {
+        let v = self.val("input", rows, cols, kind)?;
         self.p.inputs.push((v, Source::Host { name }));
         Ok(v)
     }
 
-    /// A value that an earlier program of the same sequence kept.
-    pub fn kept(&mut self, slot: Slot, cols: usize) -> Res {
-        let v = self.val("kept", self.p.rows, cols, Kind::Real)?;
+    /// A value `[rows, cols]` that an earlier program of the same sequence kept.
+    pub fn kept(&mut self, slot: Slot, rows: usize, cols: usize) -> Res {
+        let v = self.val("kept", rows, cols, Kind::Real)?;
         self.p.inputs.push((v, Source::Kept(slot)));
         Ok(v)
     }
@@ -384,6 +389,27 @@ impl ProgramBuilder {
         let picks = self.val("TokenStats", logits.rows(), 2, Kind::Int)?;
         self.push(TokenStats { logits, u, stats, picks })?;
         Ok((stats, picks))
+    }
+
+    /// Appends [`TakeRows`].
+    pub fn take_rows(&mut self, x: Val, rows: Vec<u32>) -> Res {
+        let out = self.val("TakeRows", rows.len(), x.cols(), Kind::Real)?;
+        self.push(TakeRows { x, rows, out })?;
+        Ok(out)
+    }
+
+    /// Appends [`Restrict`].
+    pub fn restrict(&mut self, logits: Val, ban: &[u32], top_k: usize, top_p: f64) -> Res {
+        let out = self.val("Restrict", logits.rows(), logits.cols(), Kind::Real)?;
+        self.push(Restrict { logits, ban: ban.to_vec(), top_k, top_p, out })?;
+        Ok(out)
+    }
+
+    /// Appends [`PickStats`].
+    pub fn pick_stats(&mut self, logits: Val, picks: Val) -> Res {
+        let out = self.val("PickStats", logits.rows(), 3, Kind::Real)?;
+        self.push(PickStats { logits, picks, out })?;
+        Ok(out)
     }
 }
 

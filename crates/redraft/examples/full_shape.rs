@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use redraft::compute::rng;
-use redraft::engine::{CanvasPass, Previous, canvas_pass};
+use redraft::engine::{CanvasPass, Previous, Sampling, canvas_pass};
 use redraft::{LoadOptions, Model};
 use sha2::{Digest as _, Sha256};
 
@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for i in 0..passes {
         let start = Instant::now();
         let previous = if i == 0 { Previous::None } else { Previous::Kept };
-        let pass = CanvasPass { ids: &ids, previous, sampling: Some((0.8, &u)) };
+        let pass = CanvasPass { previous, sampling: Some(Sampling::at(0.8, &u)), ..CanvasPass::new(&ids) };
         let result = canvas_pass(&mut model, &session, pass, &mut ())?;
         report(&format!("canvas of {canvas_len} tokens, pass {i}"), start);
         let bytes: Vec<u8> = result.argmax.iter().flat_map(|id| id.to_le_bytes()).collect();

@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 use crate::Error;
 use crate::arch::{Arch, ArchSpec, Shape, arch_of};
 use crate::engine::Session;
+use crate::sampler::{Params, SamplerSpec};
 use crate::tokenizer::Tokenizer;
 use crate::weights::WeightLoader;
 
@@ -113,6 +114,18 @@ impl Model {
     /// The architecture's entry in the registry.
     pub fn arch(&self) -> &'static ArchSpec {
         self.spec
+    }
+
+    /// Parameters of a sampler for this model: those of the sampler, of the model's makers where it is theirs, of the file,
+    /// and `overrides`, the later ones winning.
+    ///
+    /// # Errors
+    /// Those of [`SamplerSpec::params`].
+    pub fn params(&self, sampler: &SamplerSpec, overrides: &[(String, f64)]) -> Result<Params, Error> {
+        let theirs = if sampler.name == self.spec.sampler.name { self.spec.defaults } else { &[] };
+        let mut all: Vec<(String, f64)> = theirs.iter().map(|(n, x)| (n.to_string(), *x)).collect();
+        all.extend_from_slice(overrides);
+        sampler.params(self.gguf.metadata(), &all)
     }
 
     /// Sizes.

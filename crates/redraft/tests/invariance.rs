@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use common::{LogitsSink, open, oracle_cases};
 use redraft::compute::Numerics;
 use redraft::engine::{
-    CanvasPass, Event, Generation, Philox, Previous, Request, Session, canvas_pass, generate,
+    CanvasPass, Event, Generation, Philox, Previous, Request, Sampling, Session, canvas_pass, generate,
 };
 use redraft::sampler::{PROFILES, sampler};
 use redraft::{Error, LoadOptions, Model};
@@ -135,7 +135,7 @@ fn a_chunked_prompt_gives_the_bits_of_a_whole_one() {
 fn canvas_logits(model: &mut Model, session: &Session, previous: Previous<'_>) -> Vec<u32> {
     let ids: Vec<u32> = (0..32).map(|i| (i * 53) % 500).collect();
     let mut sink = LogitsSink::default();
-    canvas_pass(model, session, CanvasPass { ids: &ids, previous, sampling: None }, &mut sink).unwrap();
+    canvas_pass(model, session, CanvasPass { previous, ..CanvasPass::new(&ids) }, &mut sink).unwrap();
     sink.0.iter().map(|x| x.to_bits()).collect()
 }
 
@@ -157,7 +157,7 @@ fn self_conditioning_off_is_the_plain_forward() {
     assert!(steps.len() > 1);
     for (ids, want) in &steps {
         let mut sink = LogitsSink::default();
-        let pass = CanvasPass { ids, previous: Previous::None, sampling: None };
+        let pass = CanvasPass::new(ids);
         canvas_pass(&mut model, &session, pass, &mut sink).unwrap();
         let have: Vec<f64> = sink.0.iter().map(|&x| x.into()).collect();
         assert_eq!(&have, want);
@@ -174,7 +174,7 @@ fn given_previous_logits_give_the_bits_of_kept_ones() {
     let u = [0.5; 32];
     let mut sink = LogitsSink::default();
     // A temperature of one half: the factor 2 is exact, so the test can repeat it.
-    let pass = CanvasPass { ids: &ids, previous: Previous::None, sampling: Some((0.5, &u)) };
+    let pass = CanvasPass { sampling: Some(Sampling::at(0.5, &u)), ..CanvasPass::new(&ids) };
     canvas_pass(&mut model, &session, pass, &mut sink).unwrap();
     let processed: Vec<f64> = sink.0.iter().map(|&x| f64::from(x) * 2.0).collect();
     let kept = canvas_logits(&mut model, &session, Previous::Kept);

@@ -1,20 +1,25 @@
 //! DiffusionGemma: a Gemma-4 mixture of experts that reads its prompt causally and denoises a canvas
 //! bidirectionally with the same weights. Fact sheet: `docs/models/diffusion-gemma.md`.
 
-use redraft_compute::op::{Activation, Factor, Mask};
+use redraft_compute::op::{Activation, Factor, Mask, RopeStyle};
 use redraft_compute::{ComputeError, Kind, KvLayout, ProgramBuilder, Val, WeightId};
 use redraft_gguf::Gguf;
 
-use super::{Arch, ArchSpec, Hyper, Shape};
+use super::{Arch, ArchSpec, Head, Hyper, Noise, Reading, Shape};
 use crate::Error;
-use crate::layers::{Experts, GatedMlp, Heads, Rotary, Router, SelfAttention};
-use crate::sampler::PromptWindow;
+use crate::layers::{
+    AttentionKind, Cache, Experts, GatedMlp, HeadNorms, Heads, Rotary, Router, SelfAttention,
+};
+use crate::sampler::{ENTROPY_BOUND, PromptWindow};
 use crate::weights::WeightLoader;
 
 pub(super) const SPEC: ArchSpec = ArchSpec {
     name: "diffusion-gemma",
     about: "DiffusionGemma: causal prompt, bidirectional canvas, dense plus routed experts",
     load,
+    sampler: &ENTROPY_BOUND,
+    defaults: &[],
+    tap_names: &[],
     presets: crate::synth::DIFFUSION_GEMMA,
 };
 
@@ -123,6 +128,9 @@ fn load(gguf: &Gguf, w: &mut WeightLoader<'_>, notes: &mut Vec<String>) -> Resul
         d_model: c.d_model,
         vocab_len,
         context_len: h.size("context_length", 1 << 30)?,
+        reading: Reading::Cached,
+        noise: Noise::Uniform,
+        shifted: false,
         canvas_len: super::canvas_len(meta, CANVAS_LEN, notes)?,
         kv: KvLayout { widths: (0..n_layers).map(kv_width).collect() },
         self_conditioning: self_cond.is_some(),
@@ -147,11 +155,19 @@ impl Layer {
         let name = |n: &str| format!("blk.{i}.{n}");
         let (n, act) = (c.d_model, Activation::GeluTanh);
         let d = if c.sliding[i] { c.head_dim_swa } else { c.head_dim };
-        let heads = Heads { q: c.n_heads[i], kv: c.n_kv_heads[i], dim: d };
+        let attention = AttentionKind {
+            heads: Heads { q: c.n_heads[i], kv: c.n_kv_heads[i], dim: d },
+            // Full layers take their values from the raw key projection; scores are not scaled.
+            own_values: c.sliding[i],
+            bias: false,
+            norms: HeadNorms::QueryKeyValue,
+            eps: c.eps,
+            style: RopeStyle::Neox,
+            scale: 1.0,
+        };
         Layer {
             attn_norm: w.vector(&name("attn_norm.weight"), n),
-            // Full layers take their values from the raw key projection; scores are not scaled.
-            attn: SelfAttention::load(w, &name("attn_"), n, heads, c.sliding[i], c.eps, 1.0),
+            attn: SelfAttention::load(w, &name("attn_"), n, attention),
             attn_post_norm: w.vector(&name("post_attention_norm.weight"), n),
             ffn_norm: w.vector(&name("ffn_norm.weight"), n),
             mlp: GatedMlp::load(w, &name("ffn_"), c.d_ff, n, act),
@@ -217,7 +233,7 @@ impl DiffusionGemma {
         let canvas = matches!(mask, Mask::Canvas { .. });
         let h = self.norm(b, x, Some(l.attn_norm))?;
         b.tap("attn_norm", h);
-        let o = l.attn.build(b, h, table, i, mask, !canvas)?; // [T, n]
+        let o = l.attn.build(b, h, table, mask, Some(Cache { layer: i, append: !canvas }))?; // [T, n]
         let o = self.norm(b, o, Some(l.attn_post_norm))?;
         b.tap("attn_post_norm", o);
         let a = b.add(x, o)?;
@@ -291,10 +307,10 @@ impl Arch for DiffusionGemma {
         let x = self.norm(b, x, None)?;
         b.tap("inp_region", x);
         let x = self.stack(b, x, true)?;
-        let x = self.result_norm(b, x)?;
-        let y = b.matmul(x, self.output)?; // [T, V]
-        let y = b.softcap(y, self.config.softcap)?;
-        b.tap("logits", y);
-        Ok(y)
+        self.result_norm(b, x)
+    }
+
+    fn head(&self) -> Head {
+        Head { weight: self.output, softcap: Some(self.config.softcap) }
     }
 }

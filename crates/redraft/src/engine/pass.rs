@@ -2,14 +2,18 @@
 
 use redraft_compute::op::Factor;
 use redraft_compute::{
-    InputData, Kind, Observer, Program, ProgramBuilder, SeqId, Slot, TapData, TapKey, Val,
+    ComputeError, InputData, Kind, Observer, Program, ProgramBuilder, SeqId, Slot, TapData, TapKey, Val,
 };
 
 use super::Session;
+use crate::arch::Noise;
+use crate::sampler::Ask;
 use crate::{Error, Model};
 
 /// The processed logits of the step before stay in the backend under this slot.
 const PREVIOUS: Slot = Slot(0);
+/// The logits without the prompt, for those with it to be guided by.
+const UNGUIDED: Slot = Slot(1);
 
 /// Looks at taps while a pass runs, and may ask it to stop.
 pub trait TapSink {
@@ -47,27 +51,91 @@ pub enum Previous<'a> {
 /// A canvas pass.
 #[derive(Debug, Clone, Copy)]
 pub struct CanvasPass<'a> {
-    /// Token ids, as many as the canvas is long.
+    /// Tokens before the canvas that are not in the cache.
+    pub lead: &'a [u32],
+    /// Token ids of the canvas.
     pub ids: &'a [u32],
+    /// Tokens after the canvas.
+    pub tail: &'a [u32],
+    /// The positions of the canvas that are to be predicted; none is all.
+    pub open: Option<&'a [bool]>,
     /// The previous prediction.
     pub previous: Previous<'a>,
-    /// Temperature and the uniform numbers to sample with; none computes logits only (for taps).
-    pub sampling: Option<(f64, &'a [f64])>,
+    /// How to sample; none computes the logits of the canvas only (for taps), each row as it comes out of the model.
+    pub sampling: Option<Sampling<'a>>,
 }
 
-/// What a pass with sampling computed, per position.
+impl<'a> CanvasPass<'a> {
+    /// A pass over these ids alone, without a previous prediction and without sampling.
+    pub fn new(ids: &'a [u32]) -> CanvasPass<'a> {
+        CanvasPass { lead: &[], ids, tail: &[], open: None, previous: Previous::None, sampling: None }
+    }
+}
+
+/// How the tokens of a pass are sampled.
+#[derive(Debug, Clone, Copy)]
+pub struct Sampling<'a> {
+    /// What the sampler wants.
+    pub ask: Ask,
+    /// Uniform numbers, one per position of the canvas.
+    pub uniform: &'a [f64],
+}
+
+impl<'a> Sampling<'a> {
+    /// At a temperature, without anything else.
+    pub fn at(temperature: f64, uniform: &'a [f64]) -> Sampling<'a> {
+        Sampling { ask: Ask { temperature, ..Ask::default() }, uniform }
+    }
+}
+
+/// What a pass with sampling computed, per position of the canvas. Where a position was not to be predicted, argmax and
+/// sample are what stands there and the numbers are 0.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CanvasResult {
     /// Most likely ids.
     pub argmax: Vec<u32>,
     /// Drawn ids.
     pub sample: Vec<u32>,
-    /// Largest processed logit.
+    /// Largest logit.
     pub max: Vec<f32>,
-    /// Log-sum-exp of the processed logits.
+    /// Log-sum-exp of the logits.
     pub lse: Vec<f32>,
     /// Entropy in nats.
     pub entropy: Vec<f32>,
+    /// Logit of the argmax; empty where nobody asked.
+    pub first: Vec<f32>,
+    /// Largest logit of another id; empty where nobody asked.
+    pub second: Vec<f32>,
+    /// Logit of the sample; empty where nobody asked.
+    pub sampled: Vec<f32>,
+}
+
+impl CanvasResult {
+    /// Puts the rows of predicted positions to their places in the canvas.
+    fn spread(self, ids: &[u32], open: &[bool]) -> CanvasResult {
+        fn place<T: Copy>(rows: Vec<T>, open: &[bool], closed: impl Fn(usize) -> T) -> Vec<T> {
+            if rows.is_empty() {
+                return rows;
+            }
+            let mut rows = rows.into_iter();
+            let at = |(i, &open): (usize, &bool)| match open {
+                true => rows.next().unwrap_or_else(|| closed(i)),
+                false => closed(i),
+            };
+            open.iter().enumerate().map(at).collect()
+        }
+        let number = |rows| place(rows, open, |_| 0.0);
+        CanvasResult {
+            argmax: place(self.argmax, open, |i| ids[i]),
+            sample: place(self.sample, open, |i| ids[i]),
+            max: number(self.max),
+            lse: number(self.lse),
+            entropy: number(self.entropy),
+            first: number(self.first),
+            second: number(self.second),
+            sampled: number(self.sampled),
+        }
+    }
 }
 
 /// Joins a sink with the outputs of a pass.
@@ -85,21 +153,31 @@ impl Observer for Watch<'_> {
         self.sink.tap(key, val, data);
     }
 
-    fn output(&mut self, _index: usize, _val: Val, data: TapData<'_>) {
-        let mut stats = |row: [f32; 3]| {
-            self.result.max.push(row[0]);
-            self.result.lse.push(row[1]);
-            self.result.entropy.push(row[2]);
-        };
-        match data {
-            TapData::F32(x) => x.as_chunks().0.iter().for_each(|&r| stats(r)),
-            TapData::F64(x) => x.as_chunks::<3>().0.iter().for_each(|r| stats(r.map(|x| x as f32))),
+    fn output(&mut self, index: usize, _val: Val, data: TapData<'_>) {
+        let r = &mut self.result;
+        let reals: Vec<f32> = match data {
+            TapData::F32(x) => x.to_vec(),
+            TapData::F64(x) => x.iter().map(|&x| x as f32).collect(),
             TapData::I32(x) => {
                 for &[argmax, sample] in x.as_chunks().0 {
                     // Ids come out of a vocabulary that fits i32.
-                    self.result.argmax.push(argmax as u32);
-                    self.result.sample.push(sample as u32);
+                    r.argmax.push(argmax as u32);
+                    r.sample.push(sample as u32);
                 }
+                return;
+            }
+        };
+        if index == 0 {
+            for &[max, lse, entropy] in reals.as_chunks().0 {
+                r.max.push(max);
+                r.lse.push(lse);
+                r.entropy.push(entropy);
+            }
+        } else {
+            for &[first, second, sampled] in reals.as_chunks().0 {
+                r.first.push(first);
+                r.second.push(second);
+                r.sampled.push(sampled);
             }
         }
     }
@@ -136,7 +214,7 @@ fn run(
     model.gguf().check()?;
     match done {
         Ok(()) => Ok(watch.result),
-        Err(redraft_compute::ComputeError::Interrupted) => Err(Error::Interrupted),
+        Err(ComputeError::Interrupted) => Err(Error::Interrupted),
         Err(e) => Err(e.into()),
     }
 }
@@ -168,16 +246,64 @@ pub(crate) fn prompt(
 /// Bidirectional pass over a canvas after what `session` holds; the cache stays as it is.
 ///
 /// # Errors
-/// An id outside the vocabulary; those of the ops, naming layer and tap.
+/// An id outside the vocabulary; guidance of a model that reads its prompt into a cache; those of the ops, naming layer
+/// and tap.
 pub fn canvas_pass(
     model: &mut Model,
     session: &Session,
     pass: CanvasPass<'_>,
     sink: &mut dyn TapSink,
 ) -> Result<CanvasResult, Error> {
-    let vocab_len = model.shape().vocab_len;
+    if let Some(Sampling { ask, .. }) = pass.sampling
+        && ask.cfg_scale > 0.0
+    {
+        let Noise::Mask(mask) = model.shape().noise else {
+            return Err(Error::Request {
+                what: "cfg_scale".into(),
+                expected: "0 for a model that has no mask token".into(),
+                found: ask.cfg_scale.to_string(),
+            });
+        };
+        let lead = vec![mask; pass.lead.len()];
+        let unguided = CanvasPass { lead: &lead, ..pass };
+        one_pass(model, session, unguided, Guidance::Keep, &mut Unwatched(sink))?;
+        return one_pass(model, session, pass, Guidance::By(ask.cfg_scale), sink);
+    }
+    one_pass(model, session, pass, Guidance::None, sink)
+}
+
+/// A sink that sees no taps, and is interrupted as the one in it.
+struct Unwatched<'a>(&'a dyn TapSink);
+
+impl TapSink for Unwatched<'_> {
+    fn interrupted(&self) -> bool {
+        self.0.interrupted()
+    }
+}
+
+/// What a pass has to do with classifier-free guidance.
+#[derive(Debug, Clone, Copy)]
+enum Guidance {
+    None,
+    /// Keep the logits, to be guided by.
+    Keep,
+    /// Guide by those that were kept.
+    By(f64),
+}
+
+fn one_pass(
+    model: &mut Model,
+    session: &Session,
+    pass: CanvasPass<'_>,
+    guidance: Guidance,
+    sink: &mut dyn TapSink,
+) -> Result<CanvasResult, Error> {
+    let shape = model.shape();
+    let (vocab_len, shifted) = (shape.vocab_len, shape.shifted && pass.sampling.is_some());
     let n_past = session.tokens().len();
-    let ids = as_input(pass.ids, vocab_len, "canvas")?;
+    let mut ids = as_input(pass.lead, vocab_len, "prompt")?;
+    ids.extend(as_input(pass.ids, vocab_len, "canvas")?);
+    ids.extend(as_input(pass.tail, vocab_len, "tail")?);
     let mut b = ProgramBuilder::new(&model.weights, n_past, ids.len());
     b.set_numerics(model.numerics);
     let mut inputs = Vec::new();
@@ -185,7 +311,7 @@ pub fn canvas_pass(
     inputs.push(InputData::Int(&ids));
     let previous = match pass.previous {
         Previous::None => None,
-        Previous::Kept => Some(b.kept(PREVIOUS, vocab_len)?),
+        Previous::Kept => Some(b.kept(PREVIOUS, ids.len(), vocab_len)?),
         Previous::Given(x) => {
             inputs.push(InputData::F64(x));
             Some(b.input("sc_logits", vocab_len, Kind::Real)?)
@@ -193,15 +319,98 @@ pub fn canvas_pass(
     };
     let tables = model.arch.position_inputs(n_past, ids.len());
     inputs.extend(tables.iter().map(|t| InputData::F64(t)));
-    let logits = model.arch.canvas(&mut b, v, previous)?; // [T, V]
-    if let Some((temperature, u)) = pass.sampling {
-        let processed = b.scale(logits, Factor::Const(1.0 / temperature))?; // [T, V]
-        let u_in = b.input("u", 1, Kind::Real)?;
-        inputs.push(InputData::F64(u));
-        let (stats, picks) = b.token_stats(processed, u_in)?;
-        b.output(stats);
-        b.output(picks);
-        b.keep(processed, PREVIOUS);
+    let mut hidden = model.arch.canvas(&mut b, v, previous)?; // [T, d_model]
+
+    // The rows whose logits are wanted, R of them: what is not asked for costs a product with the vocabulary.
+    let open = |i: usize| pass.open.is_none_or(|open| open[i]);
+    let positions: Vec<usize> = (0..pass.ids.len()).filter(|&i| open(i)).collect();
+    // The first position of a sequence has no row before it and keeps its own.
+    let row = |i: &usize| (pass.lead.len() + i).saturating_sub(usize::from(shifted)) as u32;
+    let rows: Vec<u32> = positions.iter().map(row).collect();
+    if !rows.iter().copied().eq(0..ids.len() as u32) {
+        hidden = b.take_rows(hidden, rows)?; // [R, d_model]
     }
-    run(model, session.seq(), &b.finish(), &inputs, sink)
+    let head = model.arch.head();
+    let mut logits = b.matmul(hidden, head.weight)?; // [R, V]
+    if let Some(cap) = head.softcap {
+        logits = b.softcap(logits, cap)?;
+    }
+    b.tap("logits", logits);
+    let uniform: Vec<f64>;
+    match (pass.sampling, guidance) {
+        (_, Guidance::Keep) => b.keep(logits, UNGUIDED),
+        (None, _) => {}
+        (Some(Sampling { ask, uniform: u }), _) => {
+            if let Guidance::By(scale) = guidance {
+                let without = b.kept(UNGUIDED, positions.len(), vocab_len)?;
+                logits = guided(&mut b, logits, without, scale)?;
+            }
+            uniform = positions.iter().map(|&i| u[i]).collect();
+            let u_in = b.input_rows("u", positions.len(), 1, Kind::Real)?;
+            inputs.push(InputData::F64(&uniform));
+            let keep = model.shape().self_conditioning;
+            sampled(&mut b, logits, u_in, &ask, model.shape().noise, keep)?;
+        }
+    }
+    let result = run(model, session.seq(), &b.finish(), &inputs, sink)?;
+    Ok(match pass.open {
+        Some(open) => result.spread(pass.ids, open),
+        None => result,
+    })
+}
+
+/// `without + (scale + 1) (with - without)`.
+fn guided(b: &mut ProgramBuilder, with: Val, without: Val, scale: f64) -> Result<Val, ComputeError> {
+    let minus = b.scale(without, Factor::Const(-1.0))?;
+    let away = b.add(with, minus)?;
+    let away = b.scale(away, Factor::Const(scale + 1.0))?;
+    b.add(without, away)
+}
+
+/// Appends temperature, restrictions and the statistics of `logits` `[R, V]`, which become outputs.
+fn sampled(
+    b: &mut ProgramBuilder,
+    logits: Val,
+    u: Val,
+    ask: &Ask,
+    noise: Noise,
+    keep: bool,
+) -> Result<(), ComputeError> {
+    let scaled = match noise {
+        Noise::Mask(_) if ask.temperature == 1.0 => logits,
+        _ => b.scale(logits, Factor::Const(1.0 / ask.temperature))?,
+    }; // [R, V]
+    let x = restricted(b, scaled, &[], ask)?;
+    let (stats, picks) = match noise {
+        Noise::Uniform => b.token_stats(x, u)?,
+        // The mask token is never picked. How sure the model is of what is picked counts it: that is what the reference
+        // programs' samplers do, which could pick it, too.
+        Noise::Mask(mask) => {
+            let (stats, _) = b.token_stats(if ask.raw_stats { logits } else { x }, u)?;
+            let allowed = restricted(b, scaled, &[mask], ask)?;
+            (stats, b.token_stats(allowed, u)?.1)
+        }
+    };
+    b.output(stats);
+    b.output(picks);
+    if ask.worth {
+        let worth = b.pick_stats(if ask.raw_stats { logits } else { x }, picks)?;
+        b.output(worth);
+    }
+    if keep {
+        b.keep(x, PREVIOUS);
+    }
+    Ok(())
+}
+
+/// Leaves those ids of `x` `[R, V]` that are asked for, without those of `ban`.
+fn restricted(b: &mut ProgramBuilder, x: Val, ban: &[u32], ask: &Ask) -> Result<Val, ComputeError> {
+    match (ask.top_k, ask.top_p) {
+        (0, 1.0) if ban.is_empty() => Ok(x),
+        (k, p) if k > 0 && p < 1.0 && ask.top_p_first => {
+            let x = b.restrict(x, ban, 0, p)?;
+            b.restrict(x, &[], k, 1.0)
+        }
+        (k, p) => b.restrict(x, ban, k, p),
+    }
 }

@@ -2,6 +2,8 @@
 
 mod attention;
 mod feed_forward;
+mod transformer;
 
-pub(crate) use attention::{Heads, Rotary, SelfAttention};
+pub(crate) use attention::{AttentionKind, Cache, HeadNorms, Heads, Rotary, SelfAttention};
 pub(crate) use feed_forward::{Experts, GatedMlp, Router};
+pub(crate) use transformer::{FeedForwardKind, Transformer, TransformerKind};

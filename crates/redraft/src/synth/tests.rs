@@ -6,7 +6,7 @@ use redraft_compute::rng;
 use redraft_gguf::{Gguf, OpenOptions, TensorInfo, codec};
 
 use super::*;
-use crate::engine::{CanvasPass, Previous, canvas_pass};
+use crate::engine::{CanvasPass, Sampling, canvas_pass};
 use crate::tokenizer::Specials;
 use crate::{LoadOptions, Model};
 
@@ -339,7 +339,7 @@ fn the_tiny_model_runs() {
             .set_prompt(&mut model, &prompt, &mut (), &mut |_, _| std::ops::ControlFlow::Continue(()))
             .unwrap();
         let ids: Vec<u32> = (0..32).map(|p| rng::initial_id(0, 0, p, 2048)).collect();
-        let pass = CanvasPass { ids: &ids, previous: Previous::None, sampling: Some((0.8, &[0.5; 32])) };
+        let pass = CanvasPass { sampling: Some(Sampling::at(0.8, &[0.5; 32])), ..CanvasPass::new(&ids) };
         canvas_pass(&mut model, &session, pass, &mut ()).unwrap()
     });
     assert_eq!(results[0], results[1]);
