@@ -13,7 +13,7 @@ use redraft_gguf::{Bytes, CODECS, Encoder, codec};
 
 /// The digest of all outputs of the suite in `exact`. It is the same on every platform; it changes only when the
 /// contract, the reference or the cases change, and then the new value is printed by the failing test.
-const DIGEST: u64 = 0xd4d2_c2c9_2286_5d26;
+const DIGEST: u64 = 0xaeee_a442_b1a9_8826;
 
 /// The same of the cases in `fast`.
 const FAST_DIGEST: u64 = 0xede9_4159_7e66_7208;

@@ -131,7 +131,7 @@ impl Watch {
         let drawn = self.of.profile.draws_of(canvas);
         let ids = first_canvas(self.of.noise, &self.of.draws, drawn, self.of.canvas_len);
         let left = self.of.max_tokens - self.emitted;
-        let cells = noise(&self.of.tokenizer, self.of.noise, &ids[..left.min(ids.len())]);
+        let cells = noise(&self.of.tokenizer, self.of.noise != Noise::Uniform, &ids[..left.min(ids.len())]);
         let status = [format!("canvas {} · noise", canvas + 1)];
         live.frame(&cells, &status, Instant::now()).map_err(stdout_error)
     }

@@ -1,6 +1,5 @@
 //! From the figures of a step to what each position of the canvas shows.
 
-use redraft::arch::Noise;
 use redraft::engine::StepEvent;
 use redraft::tokenizer::{CanvasPiece, Tokenizer};
 
@@ -68,9 +67,9 @@ impl Positions<'_> {
     }
 }
 
-/// A canvas before its first step: noise only.
-pub(crate) fn noise(tokenizer: &Tokenizer, noise: Noise, ids: &[u32]) -> Vec<Cell> {
-    with_text(tokenizer, noise != Noise::Uniform, ids, vec![State::Noise; ids.len()])
+/// A canvas before its first step: noise only, of random tokens or of masks.
+pub(crate) fn noise(tokenizer: &Tokenizer, masks: bool, ids: &[u32]) -> Vec<Cell> {
+    with_text(tokenizer, masks, ids, vec![State::Noise; ids.len()])
 }
 
 /// Stands for a mask token, whose own text is no text.
@@ -132,7 +131,7 @@ mod tests {
         );
         let got: Vec<_> = cells.iter().map(|c| (c.text.as_str(), c.state)).collect();
         assert_eq!(got, [("a", State::Draft), ("<|turn>", State::Marker), ("<|turn>", State::Noise)]);
-        let cells = noise(&tokenizer, Noise::Mask(turn), &[turn]);
+        let cells = noise(&tokenizer, true, &[turn]);
         assert_eq!(cells[0].text, "·", "masks have no text");
     }
 }

@@ -9,6 +9,7 @@ use super::{Arch, ArchSpec, Head, Hyper, Noise, Reading, Shape};
 use crate::Error;
 use crate::layers::{
     AttentionKind, Cache, Experts, GatedMlp, HeadNorms, Heads, Rotary, Router, SelfAttention,
+    SelfConditioning,
 };
 use crate::sampler::{ENTROPY_BOUND, PromptWindow};
 use crate::weights::WeightLoader;
@@ -63,11 +64,6 @@ struct Layer {
     canvas_scale: WeightId,
 }
 
-struct SelfConditioning {
-    pre_norm: WeightId,
-    mlp: GatedMlp,
-}
-
 struct DiffusionGemma {
     config: Config,
     shape: Shape,
@@ -109,15 +105,9 @@ fn load(gguf: &Gguf, w: &mut WeightLoader<'_>, notes: &mut Vec<String>) -> Resul
     rope_full.factors = Some(w.values("rope_freqs.weight", rope_full.n_rot / 2));
 
     let token_embd = w.matrix("token_embd.weight", vocab_len, c.d_model);
-    let output =
-        if w.has("output.weight") { w.matrix("output.weight", vocab_len, c.d_model) } else { token_embd };
+    let output = w.head(vocab_len, c.d_model, token_embd);
     let output_norm = w.vector("output_norm.weight", c.d_model);
-    let has_self_cond =
-        ["pre_norm", "gate", "up", "down"].iter().any(|n| w.has(&format!("self_cond_{n}.weight")));
-    let self_cond = has_self_cond.then(|| SelfConditioning {
-        pre_norm: w.vector("self_cond_pre_norm.weight", c.d_model),
-        mlp: GatedMlp::load(w, "self_cond_", c.d_ff, c.d_model, Activation::GeluTanh),
-    });
+    let self_cond = SelfConditioning::load(w, c.d_ff, c.d_model, c.eps);
     if self_cond.is_none() {
         notes.push("the file has no self-conditioning tensors; self-conditioning is off".into());
     }
@@ -294,13 +284,7 @@ impl Arch for DiffusionGemma {
     fn canvas(&self, b: &mut ProgramBuilder, ids: Val, prev: Option<Val>) -> Result<Val, ComputeError> {
         let mut x = self.embed(b, ids)?;
         if let (Some(prev), Some(sc)) = (prev, &self.self_cond) {
-            let probs = b.softmax(prev)?; // [T, V]
-            let s = b.soft_embed(probs, self.token_embd, (self.config.d_model as f64).sqrt())?; // [T, n]
-            b.tap("sc_soft", s);
-            let z = self.norm(b, s, Some(sc.pre_norm))?;
-            b.tap("sc_normed", z);
-            let s = sc.mlp.build(b, z)?; // [T, n]
-            b.tap("sc_sig", s);
+            let s = sc.build(b, prev, self.token_embd)?; // [T, n]
             x = b.add(x, s)?;
         }
         // The weightless norm applies on the first step too.
@@ -311,6 +295,6 @@ impl Arch for DiffusionGemma {
     }
 
     fn head(&self) -> Head {
-        Head { weight: self.output, softcap: Some(self.config.softcap) }
+        Head { w: self.output, softcap: Some(self.config.softcap) }
     }
 }

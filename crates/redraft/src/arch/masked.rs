@@ -185,6 +185,6 @@ impl Arch for Masked {
     }
 
     fn head(&self) -> Head {
-        Head { weight: self.net.output, softcap: None }
+        Head { w: self.net.output, softcap: None }
     }
 }

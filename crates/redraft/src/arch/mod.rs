@@ -94,7 +94,7 @@ impl Shape {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Head {
     /// `[V, d_model]`.
-    pub weight: WeightId,
+    pub w: WeightId,
     /// `cap * tanh(x / cap)` of the logits.
     pub softcap: Option<f64>,
 }

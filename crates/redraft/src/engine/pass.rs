@@ -331,7 +331,7 @@ fn one_pass(
         hidden = b.take_rows(hidden, rows)?; // [R, d_model]
     }
     let head = model.arch.head();
-    let mut logits = b.matmul(hidden, head.weight)?; // [R, V]
+    let mut logits = b.matmul(hidden, head.w)?; // [R, V]
     if let Some(cap) = head.softcap {
         logits = b.softcap(logits, cap)?;
     }

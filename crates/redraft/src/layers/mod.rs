@@ -2,8 +2,10 @@
 
 mod attention;
 mod feed_forward;
+mod self_conditioning;
 mod transformer;
 
 pub(crate) use attention::{AttentionKind, Cache, HeadNorms, Heads, Rotary, SelfAttention};
 pub(crate) use feed_forward::{Experts, GatedMlp, Router};
+pub(crate) use self_conditioning::SelfConditioning;
 pub(crate) use transformer::{FeedForwardKind, Transformer, TransformerKind};

@@ -67,8 +67,7 @@ impl Transformer {
         let token_embd = w.matrix("token_embd.weight", vocab_len, n);
         let blocks = (0..kind.n_layers).map(|i| Block::load(w, &kind, i)).collect();
         let output_norm = w.vector("output_norm.weight", n);
-        let own = w.has("output.weight");
-        let output = if own { w.matrix("output.weight", vocab_len, n) } else { token_embd };
+        let output = w.head(vocab_len, n, token_embd);
         Transformer { kind, token_embd, blocks, output_norm, output }
     }
 
