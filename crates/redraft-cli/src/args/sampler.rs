@@ -25,15 +25,29 @@ impl SamplerArgs {
         self.name.as_deref().map_or(Ok(model.arch().sampler), sampler)
     }
 
-    /// The sampler and its parameters for a model: built-in values, then the file's, then the user's.
+    /// The sampler and its parameters for a model: built-in values, those of the model's makers, the file's, then the
+    /// user's.
     ///
     /// # Errors
-    /// Those of the registry: a parameter that the sampler does not have, a bad value in the file.
-    pub(crate) fn resolve(&self, model: &Model) -> Result<(&'static SamplerSpec, Params), redraft::Error> {
+    /// A parameter that the sampler does not have or a value out of its range, by the flag; a bad value in the file.
+    pub(crate) fn resolve(&self, model: &Model) -> anyhow::Result<(&'static SamplerSpec, Params)> {
         let spec = self.of(model)?;
-        let known = |name: &str| spec.params.iter().any(|p| p.name == name);
-        let mut all: Vec<_> = self.environment.iter().filter(|(name, _)| known(name)).cloned().collect();
+        let known = |name: &str| spec.params.iter().find(|p| p.name == name);
+        let mut all: Vec<_> = self.environment.iter().filter(|(n, _)| known(n).is_some()).cloned().collect();
         all.extend_from_slice(&self.overrides);
+        for (name, x) in &all {
+            let Some(p) = known(name) else {
+                let flags: Vec<String> = spec.params.iter().map(|p| format!("--{}", p.flag)).collect();
+                let flag = parameters().iter().find(|(p, _)| p.name == name).map_or("", |(p, _)| p.flag);
+                anyhow::bail!(
+                    "--{flag}: the sampler {} has no such parameter; it has {}",
+                    spec.name,
+                    flags.join(", ")
+                );
+            };
+            value(&x.to_string(), &[p.range])
+                .map_err(|e| anyhow::anyhow!("--{}: {e} by the sampler {}, found {x}", p.flag, spec.name))?;
+        }
         Ok((spec, model.params(spec, &all)?))
     }
 

@@ -37,9 +37,8 @@ struct Monotone {
     steps: usize,
     bound: f32,
     draw: Draw,
-    /// Open positions when the canvas began, and steps.
-    total: usize,
-    planned: usize,
+    /// For each step how many positions stay masked. Steps that would reveal none are left out.
+    keep: Vec<usize>,
 }
 
 impl Monotone {
@@ -47,7 +46,7 @@ impl Monotone {
         let bound = p.get("entropy_bound") as f32;
         let ask = Ask { worth: bound > 0.0, ..Ask::default() };
         let steps = p.int("steps");
-        Monotone { steps, bound, draw: Draw::new(p, ask), total: 0, planned: steps }
+        Monotone { steps, bound, draw: Draw::new(p, ask), keep: Vec::new() }
     }
 
     /// Open positions by falling probability, up to the bound.
@@ -66,7 +65,7 @@ impl Monotone {
 
 impl Sampler for Monotone {
     fn max_steps(&self) -> usize {
-        self.planned
+        self.keep.len()
     }
 
     fn ask(&self, _step: usize) -> Ask {
@@ -74,26 +73,32 @@ impl Sampler for Monotone {
     }
 
     fn begin(&mut self, open: &[bool]) {
-        self.total = open.iter().filter(|&&o| o).count();
-        self.planned = if self.steps == 0 { self.total.max(1) } else { self.steps };
+        let total = open.iter().filter(|&&o| o).count();
+        let steps = if self.steps == 0 { total.max(1) } else { self.steps };
+        self.keep.clear();
+        let mut left = total;
+        for step in 1..=steps {
+            let rate = ((steps - step) as f64 / steps as f64) as f32;
+            let keep = (total as f32 * rate) as usize;
+            if keep < left || self.bound > 0.0 || step == steps {
+                self.keep.push(keep);
+                left = keep;
+            }
+        }
     }
 
     fn step(&mut self, view: StepView<'_>) -> Decision {
-        let left = self.planned.saturating_sub(view.step + 1);
-        // The easiest positions first; those of the largest entropy, the lower position first among equals, stay.
+        let last = view.step + 1 >= self.keep.len();
+        // Positions of the largest entropy, the lower position first among equals, stay.
         let entropy: Vec<f64> = view.entropy.iter().map(|&h| f64::from(h)).collect();
-        let order = best(&entropy, view.open, usize::MAX);
-        let chosen = match () {
-            () if left == 0 => order,
-            () if self.bound > 0.0 => self.bounded(&view),
-            () => {
-                let rate = (left as f64 / self.planned as f64) as f32;
-                let keep = (self.total as f32 * rate) as usize;
-                order.into_iter().skip(keep).collect()
-            }
+        let hardest = best(&entropy, view.open, usize::MAX);
+        let chosen = match self.keep.get(view.step) {
+            Some(&keep) if !last && self.bound == 0.0 => hardest.into_iter().skip(keep).collect(),
+            Some(_) if !last => self.bounded(&view),
+            _ => hardest,
         };
         let score: Vec<f64> = entropy.iter().map(|h| -h).collect();
-        reveal(&view, self.draw.tokens(&view), &chosen, &score, left == 0)
+        reveal(&view, self.draw.tokens(&view), &chosen, &score, last)
     }
 }
 

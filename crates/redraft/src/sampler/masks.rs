@@ -161,8 +161,9 @@ pub(super) struct Timesteps {
     draw: Draw,
     /// None: each position is revealed by chance.
     score: Option<Score>,
-    /// Steps of this canvas.
-    planned: usize,
+    /// For each step of this canvas the share of the open positions that it reveals, and how many these are. Where
+    /// positions have scores, steps that would reveal none are left out: the next one would see the same.
+    plan: Vec<(f32, usize)>,
 }
 
 impl Timesteps {
@@ -170,14 +171,14 @@ impl Timesteps {
         let ask = Ask { top_p_first: true, worth, ..Ask::default() };
         let alg_temp = if score.is_some() { p.get("alg_temp") } else { 0.0 };
         let (steps, eps) = (p.int("steps"), p.get("eps"));
-        Timesteps { steps, eps, alg_temp, draw: Draw::new(p, ask), score, planned: steps }
+        Timesteps { steps, eps, alg_temp, draw: Draw::new(p, ask), score, plan: Vec::new() }
     }
 
     /// The time before a step: a line from 1 to `eps`, rounded to f32 as tensors of times are.
-    fn time(&self, step: usize) -> f32 {
-        match step >= self.planned {
+    fn time(&self, step: usize, steps: usize) -> f32 {
+        match step >= steps {
             true => self.eps as f32,
-            false => (1.0 + step as f64 * ((self.eps - 1.0) / self.planned as f64)) as f32,
+            false => (1.0 + step as f64 * ((self.eps - 1.0) / steps as f64)) as f32,
         }
     }
 
@@ -190,7 +191,7 @@ impl Timesteps {
 
 impl Sampler for Timesteps {
     fn max_steps(&self) -> usize {
-        self.planned
+        self.plan.len()
     }
 
     fn ask(&self, _step: usize) -> Ask {
@@ -198,22 +199,29 @@ impl Sampler for Timesteps {
     }
 
     fn begin(&mut self, open: &[bool]) {
-        let n = open.iter().filter(|&&o| o).count();
-        self.planned = if self.steps == 0 { n.max(1) } else { self.steps };
+        let mut left = open.iter().filter(|&&o| o).count();
+        let steps = if self.steps == 0 { left.max(1) } else { self.steps };
+        self.plan.clear();
+        for step in 0..steps {
+            let share = 1.0 - self.time(step + 1, steps) / self.time(step, steps);
+            let k = if step + 1 == steps { left } else { (left as f32 * share) as usize };
+            if k > 0 || self.score.is_none() {
+                self.plan.push((share, k));
+                left -= k;
+            }
+        }
     }
 
     fn step(&mut self, view: StepView<'_>) -> Decision {
         let n = view.canvas.len();
-        let last = view.step + 1 >= self.planned;
-        let share = 1.0 - self.time(view.step + 1) / self.time(view.step);
+        let last = view.step + 1 >= self.plan.len();
+        let (share, k) = self.plan.get(view.step).copied().unwrap_or((1.0, n));
         let (score, chosen): (Vec<f64>, Vec<usize>) = match self.score {
             None => {
                 let hit = |i: &usize| view.open[*i] && (last || view.choice[*i] < f64::from(share));
                 (Vec::new(), (0..n).filter(hit).collect())
             }
             Some(score) => {
-                let open = view.open.iter().filter(|&&o| o).count();
-                let k = if last { open } else { (open as f32 * share) as usize };
                 let of = |i| if view.open[i] { score(&self.draw, &view, i) } else { 0.0 };
                 let score: Vec<f64> = (0..n).map(of).collect();
                 let chosen = match self.alg_temp > 0.0 {
@@ -349,6 +357,18 @@ pub(super) mod tests {
         assert_eq!(reveals(&mut s, &[0.5; 5], &[0.5; 5]).len(), 2, "one step a block at least");
         let mut s = Blocks::new(&params(spec, &[("block_length", 3.0)]), |_, _, i| -(i as f64), false);
         assert_eq!(reveals(&mut s, &[0.5; 4], &[0.5; 4]), [[0], [1], [2], [3]], "one a step");
+    }
+
+    #[test]
+    fn steps_that_reveal_nothing_are_left_out() {
+        let spec = super::super::sampler("entropy").unwrap();
+        let mut s = (spec.create)(&params(spec, &[("steps", 64.0)]), &super::super::PROFILES[0]);
+        let got = reveals(&mut *s, &[0.9, 0.6, 0.8], &[0.5; 3]);
+        assert_eq!(got, [[0], [2], [1]], "the surest first");
+        let spec = super::super::sampler("origin").unwrap();
+        let mut s = (spec.create)(&params(spec, &[("steps", 64.0)]), &super::super::PROFILES[0]);
+        s.begin(&[true; 3]);
+        assert_eq!(s.max_steps(), 64, "chance is given each of its steps");
     }
 
     /// t = 1, 0.75025, 0.5005, 0.25075, 0.001: shares 0.24975, 0.3329, 0.499, 1.
