@@ -13,9 +13,9 @@ const ARCH_LIMIT: usize = 300;
 /// line in a registry.
 const NAMES: &[(&str, &[&str])] = &[
     ("diffusion-gemma", &["arch/diffusion_gemma.rs", "synth/"]),
-    ("dream", &["arch/dream.rs"]),
-    ("llada", &["arch/llada.rs", "arch/llada_moe.rs"]),
-    ("rnd1", &["arch/rnd1.rs"]),
+    ("dream", &["arch/dream.rs", "synth/"]),
+    ("llada", &["arch/llada.rs", "arch/llada_moe.rs", "synth/", "tokenizer/"]),
+    ("rnd1", &["arch/rnd1.rs", "synth/"]),
     ("entropy-bound", &["sampler/entropy_bound.rs", "sampler/entropy_bound_monotone.rs"]),
     ("low-confidence", &["sampler/low_confidence.rs"]),
     ("maskgit-plus", &["sampler/maskgit_plus.rs"]),

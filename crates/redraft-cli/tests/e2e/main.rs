@@ -3,6 +3,7 @@
 mod chat;
 mod files;
 mod inspect;
+mod masks;
 mod program;
 mod recorded;
 mod run;

@@ -14,7 +14,7 @@ pub(super) const SPEC: ArchSpec = ArchSpec {
     sampler: &ENTROPY,
     defaults: &[("temperature", 0.2), ("top_p", 0.95)],
     tap_names: masked::TAP_NAMES,
-    presets: &[],
+    presets: crate::synth::DREAM,
 };
 
 const FAMILY: Family = Family {

@@ -15,7 +15,7 @@ pub(super) const SPEC: ArchSpec = ArchSpec {
     sampler: &LOW_CONFIDENCE,
     defaults: &[],
     tap_names: masked::TAP_NAMES,
-    presets: &[],
+    presets: crate::synth::LLADA,
 };
 
 const FAMILY: Family = Family {

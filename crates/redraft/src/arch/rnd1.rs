@@ -14,7 +14,7 @@ pub(super) const SPEC: ArchSpec = ArchSpec {
     sampler: &ENTROPY_BOUND_MONOTONE,
     defaults: &[],
     tap_names: masked::TAP_NAMES,
-    presets: &[],
+    presets: crate::synth::RND1,
 };
 
 const FAMILY: Family = Family {

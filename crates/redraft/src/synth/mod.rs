@@ -10,12 +10,14 @@
 mod blocks;
 mod diffusion_gemma;
 mod file;
+mod masks;
 #[cfg(test)]
 mod tests;
 mod vocab;
 
 pub use diffusion_gemma::{DIFFUSION_GEMMA, diffusion_gemma_26b, diffusion_gemma_tiny};
 pub use file::{Summary, SynthError, write};
+pub(crate) use masks::{DREAM, LLADA, LLADA_MOE, RND1};
 
 use redraft_gguf::{DType, GgufError, GgufWriter, Metadata};
 

@@ -348,6 +348,41 @@ fn the_tiny_model_runs() {
     assert!(r.argmax.iter().collect::<HashSet<_>>().len() > 16, "positions differ: {:?}", r.argmax);
 }
 
+/// Weights of the published models, and what a file of each architecture does with small sizes.
+#[test]
+fn models_of_masks_have_their_sizes_and_run() {
+    let billions = masks::ALL.map(|s| {
+        let weights = masks::plan(&s).tensors.iter().map(|t| t.dims.iter().product::<u64>()).sum::<u64>();
+        (s.arch, (weights as f64 / 1e7).round() / 100.0)
+    });
+    assert_eq!(billions, [("dream", 7.62), ("llada", 8.02), ("llada-moe", 7.36), ("rnd1", 30.53)]);
+    for mut s in masks::ALL {
+        (s.n_layers, s.d_model, s.n_heads, s.n_kv_heads, s.head_dim, s.d_ff) = (2, 256, 4, 2, 64, 96);
+        s.experts = s.experts.map(|_| (8, 2));
+        (s.vocab.n, s.vocab.end, s.vocab.mask) = (1024, 1000, 1010);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("small.gguf");
+        write(&masks::plan(&s), file_type("q4_k_m"), 0, &path, &mut |_, _| true).unwrap();
+        let mut model = Model::open(&path, &LoadOptions::default()).unwrap();
+        assert!(model.unused_tensors().is_empty() && model.notes().is_empty(), "{:?}", model.notes());
+        let prompt = model.tokenizer().encode_raw_prompt("What is a canvas?", Specials::Parse).unwrap();
+        assert!((3..12).contains(&prompt.len()), "{prompt:?}");
+        let ids = [&prompt[..], &[1010; 16]].concat();
+        let session = model.session().unwrap();
+        let u = vec![0.5; ids.len()];
+        let pass = CanvasPass { sampling: Some(Sampling::at(1.0, &u)), ..CanvasPass::new(&ids) };
+        let r = canvas_pass(&mut model, &session, pass, &mut ()).unwrap();
+        assert!(r.entropy.iter().all(|h| (0.0..6.9).contains(h)), "{} {:?}", s.arch, r.entropy);
+        assert!(
+            r.argmax.iter().collect::<HashSet<_>>().len() > 4,
+            "{} positions differ: {:?}",
+            s.arch,
+            r.argmax
+        );
+        assert!(!r.argmax.contains(&1010), "the mask is never predicted");
+    }
+}
+
 /// Not a check of this machine: prints how fast data are made.
 #[test]
 #[ignore = "a measurement; run it in release"]
