@@ -5,7 +5,8 @@
 //! canonical: each has one result, whatever computes it (`docs/numerics.md`, sections 6 and 12).
 
 use redraft_gguf::{
-    Bias, BlockCodec, CommonFormat, DType, FormatVisitor, MAX_BLOCK_LEN, Unpacked, bf16_to_f32, codec, f16_to_f32, f32_to_bf16, f32_to_f16, visit_format,
+    Bias, BlockCodec, CommonFormat, DType, FormatVisitor, MAX_BLOCK_LEN, Unpacked, bf16_to_f32, codec,
+    f16_to_f32, f32_to_bf16, f32_to_f16, visit_format,
 };
 
 use crate::{ComputeError, Precision, math};

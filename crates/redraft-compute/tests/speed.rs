@@ -105,7 +105,7 @@ fn routing() -> (Vec<i32>, Vec<f32>) {
     let liking = noise.take(128);
     let mut ids = Vec::new();
     for _ in 0..256 {
-        let score: Vec<f32> = liking.iter().map(|l| l + 1.5 * noise.next()).collect();
+        let score: Vec<f32> = liking.iter().map(|l| 0.15 * l + 1.5 * noise.next()).collect();
         let mut order: Vec<i32> = (0..128).collect();
         order.sort_by(|&a, &b| score[b as usize].total_cmp(&score[a as usize]));
         ids.extend(&order[..8]);

@@ -65,8 +65,8 @@ pub use map::{Bytes, OpenOptions, guard_maps};
 pub use memory::available_memory;
 pub use metadata::Metadata;
 pub use quant::{
-    Bias, BlockCodec, CODECS, CommonFormat, Encoder, FormatVisitor, MAX_BLOCK_LEN, MAX_SUB_BLOCKS, QuantFormat,
-    Rows, Unpacked, bf16_to_f32, codec, f16_to_f32, f32_to_bf16, f32_to_f16, visit_format,
+    Bias, BlockCodec, CODECS, CommonFormat, Encoder, FormatVisitor, MAX_BLOCK_LEN, MAX_SUB_BLOCKS,
+    QuantFormat, Rows, Unpacked, bf16_to_f32, codec, f16_to_f32, f32_to_bf16, f32_to_f16, visit_format,
 };
 pub use reader::{Gguf, GgufFile, TensorInfo};
 pub use split::SplitName;

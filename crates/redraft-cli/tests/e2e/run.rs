@@ -50,7 +50,7 @@ fn json_has_the_fields_of_the_contract() {
     ];
     assert_eq!(keys(&v["timings"]), timings);
     assert!(timings.iter().all(|t| v["timings"][t].as_f64().unwrap() >= 0.0));
-    assert_eq!(keys(&v["memory"]), ["peak_rss_bytes", "weights_bytes", "kv_bytes"]);
+    assert_eq!(keys(&v["memory"]), ["peak_rss_bytes", "weights_bytes", "kv_bytes", "kv_windowed"]);
     assert_eq!(keys(&v["model"]), ["name", "architecture", "file_type", "sha256_header"]);
     assert_eq!(keys(&v["digest"]), ["ids", "logits"]);
 

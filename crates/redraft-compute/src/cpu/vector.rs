@@ -113,8 +113,8 @@ pub(crate) trait Isa: Copy {
         let mut words = [[0; LANES]; 4];
         for j in 0..LANES {
             let (quads, _) = rows.row(j)[at..at + 16].as_chunks::<4>();
-            for i in 0..4 {
-                words[i][j] = i32::from_le_bytes(quads[i]);
+            for (word, quad) in words.iter_mut().zip(quads) {
+                word[j] = i32::from_le_bytes(*quad);
             }
         }
         words.map(|w| self.load_int(&w))
@@ -135,9 +135,11 @@ pub(crate) trait Isa: Copy {
     fn look_up(self, table: &[i8; 16], v: Int<Self>) -> Int<Self> {
         let mut x = [0.0; LANES];
         self.store(Self::V::from_bits(v), &mut x);
-        self.load_int(&x.map(|x| {
-            i32::from_le_bytes(x.to_bits().to_le_bytes().map(|b| table[usize::from(b & 15)] as u8))
-        }))
+        self.load_int(
+            &x.map(|x| {
+                i32::from_le_bytes(x.to_bits().to_le_bytes().map(|b| table[usize::from(b & 15)] as u8))
+            }),
+        )
     }
     /// The f16 numbers in the lower halves of the lanes.
     #[inline(always)]

@@ -16,8 +16,8 @@
 
 use super::bits::join_nibbles;
 use super::codebook::Codebook;
-use super::search::Affine;
 use super::rows::{Rows, byte, put_from_table};
+use super::search::Affine;
 use super::{Bias, CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked};
 use crate::DType;
 

@@ -12,8 +12,8 @@
 //! ```
 
 use super::bits::{f16_at, join_quarters, split_quarters};
-use super::search::{self, Shape};
 use super::rows::{Rows, field, put_minima, put_scales};
+use super::search::{self, Shape};
 use super::{Bias, CommonFormat, Encoder, QuantEncode, QuantFormat, Unpacked};
 use crate::DType;
 

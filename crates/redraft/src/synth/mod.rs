@@ -17,7 +17,8 @@ mod vocab;
 
 pub use file::{Summary, SynthError, write};
 pub use gemma4::{
-    DIFFUSION_GEMMA, GEMMA4, diffusion_gemma_26b, diffusion_gemma_tiny, gemma4_26b, gemma4_26b_6l, gemma4_mini, gemma4_tiny,
+    DIFFUSION_GEMMA, GEMMA4, diffusion_gemma_26b, diffusion_gemma_tiny, gemma4_26b, gemma4_26b_6l,
+    gemma4_mini, gemma4_tiny,
 };
 pub(crate) use masks::{DREAM, LLADA, LLADA_MOE, RND1};
 

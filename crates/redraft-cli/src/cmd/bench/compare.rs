@@ -177,23 +177,25 @@ fn output(command: &mut Command, stop: &AtomicBool) -> anyhow::Result<String> {
     Ok(text.into_owned())
 }
 
+/// A unit of times: the name of its group, and what turns a number of it and the rows of a step into seconds.
+type Unit = (&'static str, fn(f64, f64) -> f64);
+
 /// How times are written in what a program prints.
 #[derive(Debug)]
 struct Pattern {
     regex: Regex,
-    /// Which of the groups it has: its name, and what turns the number and the rows into seconds.
-    time: (&'static str, fn(f64, f64) -> f64),
+    /// The one that it has a group of.
+    time: Unit,
 }
 
-/// The groups of which a pattern has one.
-const GROUPS: [(&str, fn(f64, f64) -> f64); 3] =
-    [("seconds", |x, _| x), ("ms", |x, _| x / 1000.0), ("rate", |x, rows| rows / x)];
+/// The units of which a pattern has one.
+const UNITS: [Unit; 3] = [("seconds", |x, _| x), ("ms", |x, _| x / 1000.0), ("rate", |x, rows| rows / x)];
 
 impl Pattern {
     fn new(text: &str) -> anyhow::Result<Pattern> {
         let regex = Regex::new(text).map_err(|e| anyhow::anyhow!("--pattern: {e}: {}", causes(&e)))?;
         let has = |name: &str| regex.group_info().to_index(regex_automata::PatternID::ZERO, name).is_some();
-        let found: Vec<_> = GROUPS.into_iter().filter(|(name, _)| has(name)).collect();
+        let found: Vec<_> = UNITS.into_iter().filter(|(name, _)| has(name)).collect();
         let [time] = found[..] else {
             let names: Vec<&str> = found.iter().map(|(name, _)| *name).collect();
             let found = if names.is_empty() { "none".into() } else { names.join(", ") };

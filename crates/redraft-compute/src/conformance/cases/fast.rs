@@ -39,6 +39,15 @@ pub(super) fn add(list: &mut Vec<Case>) {
             });
         }
     }
+    // Several chunks of the depth, the last one shorter; columns around one and two panels; up to 512 tokens.
+    for (t, n) in [(1, 1), (5, 31), (7, 32), (12, 49), (512, 18)] {
+        for (dtype, k) in [(DType::Q5_0, 704), (DType::Q8_0, 288), (DType::Q4_K, 512), (DType::Q6_K, 512)] {
+            let name = format!("{} [{t}, {k}] x [{n}, {k}]", dtype.name());
+            push(list, "MatMul", Fast, name, move || {
+                matmul(12, dtype, [t, k, n], [Spread::Unit; 2], n > 31, Fast)
+            });
+        }
+    }
     for dtype in [DType::Q4_K, DType::Q8_0, DType::NVFP4, DType::F16, DType::BF16, DType::F32] {
         for (name, spread) in [("large", Spread::Huge), ("too large for a scale", Spread::Vast)] {
             let name = format!("{} with activations that are {name}", dtype.name());
@@ -58,7 +67,7 @@ pub(super) fn add(list: &mut Vec<Case>) {
         (DType::F16, DType::F32, 33, 18),
     ] {
         // Few tokens and many experts, so that some have none; many tokens and few experts.
-        for (tokens, n_experts, top_k) in [(1, 4, 2), (5, 16, 3), (40, 3, 2)] {
+        for (tokens, n_experts, top_k) in [(1, 4, 2), (5, 16, 3), (40, 3, 2), (512, 2, 1)] {
             let s = Shape { tokens, experts: n_experts, top_k, n, ff };
             for fused in [true, false] {
                 let name = format!("{}, down {}, {s:?} fused {fused}", gate.name(), down.name());

@@ -22,8 +22,8 @@ use crate::cpu::vector::{Int, Isa, LANES, Row16};
 use crate::math::{self, IntLanes, Lanes};
 use crate::numerics::Units;
 
-/// Quantizes one row. It is token `place[0]` of the `place[1]` tokens of its group, whose record is written as
-/// [`IntGroup`] describes it.
+/// Quantizes a chunk of one row. It is token `place[0]` of the `place[1]` tokens of its group, whose record is written
+/// as [`IntGroup`] describes it.
 #[inline(always)]
 pub(crate) fn quantize<S: Isa>(
     s: S,
@@ -162,8 +162,8 @@ fn units<S: Isa, const M: usize, const C: usize, const SCALED: bool, const MINS:
             if !MINS {
                 let start = &x_sums[u * subs + sub];
                 for m in 0..M {
-                    for c in 0..C {
-                        dot[c][m] = zero.splat(start[m]);
+                    for dot in &mut dot {
+                        dot[m] = zero.splat(start[m]);
                     }
                 }
             }

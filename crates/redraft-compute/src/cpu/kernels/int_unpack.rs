@@ -22,6 +22,14 @@ pub(crate) fn unpack<S: Isa>(s: S, codec: &dyn BlockCodec, rows: RowBytes<'_>, p
     }
 }
 
+/// Asks for the blocks of sixteen rows before they are unpacked.
+#[inline(always)]
+pub(crate) fn prefetch<S: Isa>(s: S, rows: RowBytes<'_>) {
+    for j in 0..LANES {
+        s.prefetch(rows.row(j));
+    }
+}
+
 /// Unpacks blocks of a common format.
 struct Common<'a, S> {
     s: S,

@@ -23,17 +23,12 @@ pub(crate) struct PanelRow {
     pub(crate) mins: [i32; LANES],
 }
 
-/// Sixteen output features as integers; column `j` of each row of sixteen is feature `j`.
+/// Sixteen output features as integers; column `j` of each row of sixteen is feature `j`. The rows of sixteen are lines
+/// of the cache: a vector that lies across two of them is read and written at half the speed.
+#[repr(C, align(64))]
 pub(crate) struct IntPanel {
-    pub(crate) units: Units,
-    /// Units in the depth of the panel.
-    pub(crate) n_units: usize,
-    /// Of types that are unpacked row by row.
-    pub(crate) rows: Option<Box<[PanelRow; LANES]>>,
-    /// Copies of rows, where a matrix ends before the sixteenth.
-    copies: Vec<u8>,
     /// `[k / 4]`: four neighbouring codes of each feature, the first in the lowest byte, with their bias added.
-    pub(crate) codes: Box<[Bits16; DEPTH / 4]>,
+    pub(crate) codes: [Bits16; DEPTH / 4],
     /// `[sub-block]`, where a unit has several.
     pub(crate) scales: [Bits16; LANES],
     /// `[pair of sub-blocks]`: two minima of 16 bits.
@@ -42,6 +37,13 @@ pub(crate) struct IntPanel {
     pub(crate) d: [Row16; LANES],
     /// `[unit]`.
     pub(crate) dmin: [Row16; LANES],
+    pub(crate) units: Units,
+    /// Units in the depth of the panel.
+    pub(crate) n_units: usize,
+    /// Of types that are unpacked row by row.
+    pub(crate) rows: Option<Box<[PanelRow; LANES]>>,
+    /// Copies of rows, where a matrix ends before the sixteenth.
+    copies: Vec<u8>,
 }
 
 /// The activations of one group of `M` tokens, at some depths.
@@ -64,7 +66,7 @@ impl Default for IntPanel {
             n_units: 0,
             rows: None,
             copies: Vec::new(),
-            codes: Box::new([[0.0; LANES]; DEPTH / 4]),
+            codes: [[0.0; LANES]; DEPTH / 4],
             scales: empty,
             mins: empty,
             d: empty,
@@ -103,6 +105,14 @@ impl Matrix<'_> {
         (table.int_unpack)(self.codec(), RowBytes::new(&copies, stride, stride), panel);
         panel.copies = copies;
     }
+
+    /// Asks for the bytes of a panel, so that the memory works while another one is used: weights are read once a
+    /// pass, from main memory, and sixteen rows are more streams than a machine foresees.
+    pub(crate) fn prefetch(&self, table: &Table, [expert, row, n_rows]: [usize; 3], [k, len]: [usize; 2]) {
+        if n_rows == LANES {
+            (table.prefetch)(self.row_run(expert, row, k, len));
+        }
+    }
 }
 
 /// The groups of `n` tokens from token `first` on, as `(first token, tokens)`: as few as the kernel allows, and of
@@ -115,12 +125,13 @@ pub(crate) fn int_groups(table: &Table, first: usize, n: usize) -> impl Iterator
 /// Quantized activations of some tokens.
 #[derive(Default)]
 pub(crate) struct IntPacked {
-    /// Group after group one record: all words, all scales, all sums of its tokens, as in [`IntGroup`].
+    /// `[chunk of the depth][group]`, one record each: all words, all scales, all sums of its tokens, as in
+    /// [`IntGroup`]. A panel meets the records of its chunk in the order in which they lie.
     records: Vec<i32>,
-    /// First token of each group, and the end.
+    /// First token of each group of each chunk, and the end; tokens count on from chunk to chunk.
     bounds: Vec<usize>,
     units: Units,
-    k: usize,
+    tokens: usize,
     quad_words: usize,
 }
 
@@ -135,21 +146,25 @@ impl IntPacked {
         k: usize,
         row: impl Fn(usize) -> &'a [f32] + Sync,
     ) -> Result<(), ComputeError> {
-        (self.units, self.k, self.quad_words) = (units, k, table.quad_words);
+        let tokens = bands.last().copied().unwrap_or(0);
+        (self.units, self.tokens, self.quad_words) = (units, tokens, table.quad_words);
         self.bounds.clear();
         self.bounds.push(0);
-        for w in bands.windows(2) {
-            self.bounds.extend(int_groups(table, w[0], w[1] - w[0]).map(|(at, n)| at + n));
+        for chunk in 0..k.div_ceil(DEPTH) {
+            for w in bands.windows(2) {
+                let groups = int_groups(table, w[0], w[1] - w[0]);
+                self.bounds.extend(groups.map(|(at, n)| chunk * tokens + at + n));
+            }
         }
-        let n = self.bounds.last().copied().unwrap_or(0);
         let width = self.width();
-        resize(&mut self.records, n * width, "quantized activations")?;
-        let grid = Grid { cols: width, bands: &self.bounds, tile_cols: width.max(1) };
+        resize(&mut self.records, k.div_ceil(DEPTH) * tokens * width, "quantized activations")?;
+        let grid = Grid { cols: width, bands: &self.bounds, tile_cols: width };
         pool.tiles(&mut self.records, grid, |_, mut tile| {
-            let (first, size) = (tile.row, tile.rows);
+            let (chunk, first, size) = (tile.row / tokens, tile.row % tokens, tile.rows);
             let record = tile.whole();
             for i in 0..size {
-                (table.quantize)(row(first + i), units, [i, size], record);
+                let x = &row(first + i)[chunk * DEPTH..k.min((chunk + 1) * DEPTH)];
+                (table.quantize)(x, units, [i, size], record);
             }
         });
         Ok(())
@@ -157,23 +172,85 @@ impl IntPacked {
 
     /// Words of one token in a record.
     fn width(&self) -> usize {
-        let n = self.k / self.units.len;
-        self.k / 4 * self.quad_words + n + n * self.units.sums()
+        let n = DEPTH / self.units.len;
+        DEPTH / 4 * self.quad_words + n + n * self.units.sums()
     }
 
     /// The activations of the group that starts at token `first` and has `size` tokens, input features
-    /// `k .. k + len`.
+    /// `k .. k + len`, a chunk.
     pub(crate) fn group(&self, (first, size): (usize, usize), [k, len]: [usize; 2]) -> IntGroup<'_> {
-        let record = &self.records[first * self.width()..][..size * self.width()];
-        let (words, rest) = record.split_at(self.k / 4 * self.quad_words * size);
-        let (scales, sums) = rest.split_at(self.k / self.units.len * size);
-        let slice = |at: usize, n: usize| at * size..(at + n) * size;
-        let (u, n) = (k / self.units.len, len / self.units.len);
-        let per_unit = self.units.sums();
-        IntGroup {
-            words: &words[slice(k / 4 * self.quad_words, len / 4 * self.quad_words)],
-            scales: &scales[slice(u, n)],
-            sums: &sums[slice(u * per_unit, n * per_unit)],
+        let width = self.width();
+        let record = &self.records[(k / DEPTH * self.tokens + first) * width..][..size * width];
+        let n = len / self.units.len;
+        let (words, rest) = record.split_at(len / 4 * self.quad_words * size);
+        let (scales, sums) = rest.split_at(n * size);
+        IntGroup { words, scales, sums: &sums[..n * self.units.sums() * size] }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use redraft_gguf::{BlockCodec, Bytes, DType};
+
+    use super::*;
+    use crate::Weight;
+    use crate::cpu::{CpuLevel, table::table};
+
+    fn best(n: usize, mut f: impl FnMut()) -> f64 {
+        let mut best = f64::INFINITY;
+        for _ in 0..400 {
+            let start = Instant::now();
+            (0..n).for_each(|_| f());
+            best = best.min(start.elapsed().as_secs_f64() / n as f64);
+        }
+        best
+    }
+
+    /// Nanoseconds that a panel takes to make, and 10^9 products per second of the kernel on two panels, everything in
+    /// the first-level cache.
+    #[test]
+    #[ignore = "a measurement"]
+    fn kernel_speed() {
+        for level in CpuLevel::available() {
+            let table = table(level).unwrap();
+            for dtype in
+                [DType::Q4_K, DType::Q6_K, DType::Q8_0, DType::Q5_0, DType::IQ4_NL, DType::Q5_1, DType::Q8_K]
+            {
+                let codec: &dyn BlockCodec = redraft_gguf::codec(dtype).unwrap();
+                let row: Vec<u8> =
+                    (0..DEPTH / codec.block_len() * codec.block_bytes()).map(|i| i as u8).collect();
+                let w = Weight {
+                    name: "w".into(),
+                    dtype,
+                    experts: 1,
+                    rows: 16,
+                    cols: DEPTH,
+                    bytes: Bytes::from(row.repeat(16)),
+                };
+                let matrix = Matrix::new(&w).unwrap();
+                let crate::numerics::Form::Int8(units) = matrix.form(crate::Numerics::Fast) else { panic!() };
+                let mut panels = [IntPanel::default(), IntPanel::default()];
+                let unpack = best(100, || {
+                    matrix.int_panel(table, units, [0, 0, 16], [0, DEPTH], &mut panels[0]);
+                });
+                matrix.int_panel(table, units, [0, 0, 16], [0, DEPTH], &mut panels[1]);
+                print!("{:>10} {:6} {:6.1} ns;", level.name(), dtype.name(), unpack * 1e9);
+                let x: Vec<f32> = (0..DEPTH).map(|i| i as f32).collect();
+                for m in 1..=table.int_tokens {
+                    let mut packed = IntPacked::default();
+                    packed.fill(&Pool::new(1), table, units, &[0, m], DEPTH, |_| &x).unwrap();
+                    let mut sums = [[[0.0; LANES]; 8]; 2];
+                    let seconds = best(100, || {
+                        let [a, b] = &mut sums;
+                        let x = packed.group((0, m), [0, DEPTH]);
+                        (table.int_gemm)(&panels, x, [&mut a[..m], &mut b[..m]]);
+                    });
+                    print!(" {:5.1}", (m * 2 * LANES * DEPTH) as f64 / seconds / 1e9);
+                }
+                println!();
+            }
         }
     }
 }

@@ -64,8 +64,20 @@ impl Operand {
         sums.clear();
         sums.resize(if halves[1] > 0 { 2 * n } else { n }, [0.0; LANES]);
         let (low, high) = sums.split_at_mut(n);
+        let soon = |depth: [usize; 2]| {
+            for (h, &n_rows) in halves.iter().enumerate() {
+                matrix.prefetch(table, [expert, row + h * LANES, n_rows], depth);
+            }
+        };
+        let mut next = depths(matrix.cols());
+        if let (Form::Int8(_), Some(depth)) = (self.form, next.next()) {
+            soon(depth);
+        }
         for depth in depths(matrix.cols()) {
             if let Form::Int8(units) = self.form {
+                if let Some(depth) = next.next() {
+                    soon(depth);
+                }
                 for (h, panel) in buf.int.iter_mut().enumerate() {
                     if h == 0 || halves[h] > 0 {
                         matrix.int_panel(table, units, [expert, row + h * LANES, halves[h]], depth, panel);

@@ -107,8 +107,11 @@ impl Isa for Avx512Vnni {
         // SAFETY: `self` is the proof of AVX-512 F and BW.
         unsafe {
             let from = _mm512_set4_epi32(0x0C0C_0C0C, 0x0808_0808, 0x0404_0404, 0);
-            let bytes = _mm512_shuffle_epi8(v.0, _mm512_add_epi32(from, _mm512_set1_epi32(0x0101_0101 * (i / 2) as i32)));
-            let bits = if i % 2 == 0 { 0x0804_0201 } else { 0x8040_2010u32 as i32 };
+            let bytes = _mm512_shuffle_epi8(
+                v.0,
+                _mm512_add_epi32(from, _mm512_set1_epi32(0x0101_0101 * (i / 2) as i32)),
+            );
+            let bits = if i.is_multiple_of(2) { 0x0804_0201 } else { 0x8040_2010u32 as i32 };
             let set = _mm512_test_epi8_mask(bytes, _mm512_set1_epi32(bits));
             avx512::I32s(_mm512_maskz_mov_epi8(set, _mm512_set1_epi8(16)))
         }
