@@ -167,7 +167,8 @@ impl Model {
     /// # Errors
     /// Those of [`SamplerSpec::params`].
     pub fn params(&self, sampler: &SamplerSpec, overrides: &[(String, f64)]) -> Result<Params, Error> {
-        let theirs = if self.spec.sampler.is_some_and(|s| s.name == sampler.name) { self.spec.defaults } else { &[] };
+        let theirs =
+            if self.spec.sampler.is_some_and(|s| s.name == sampler.name) { self.spec.defaults } else { &[] };
         let mut all: Vec<(String, f64)> = theirs.iter().map(|(n, x)| (n.to_string(), *x)).collect();
         all.extend_from_slice(overrides);
         sampler.params(self.gguf.metadata(), &all)

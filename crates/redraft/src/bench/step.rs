@@ -122,7 +122,11 @@ impl StepBench {
     /// Those of the pass.
     pub fn step(&mut self) -> Result<StepTime, Error> {
         let o = self.options;
-        let previous = if o.self_conditioning && self.kept { Previous::Kept { temperature: o.temperature } } else { Previous::None };
+        let previous = if o.self_conditioning && self.kept {
+            Previous::Kept { temperature: o.temperature }
+        } else {
+            Previous::None
+        };
         let sampling = (o.outputs == Outputs::Draws).then(|| Sampling::at(o.temperature, &self.u));
         let pass = CanvasPass { lead: &self.lead, previous, sampling, ..CanvasPass::new(&self.ids) };
         let mut probe = Probe::new(&self.stop);

@@ -6,7 +6,8 @@ use redraft_compute::{ComputeError, Kind, KvLayout, ProgramBuilder, Val, WeightI
 use redraft_gguf::Gguf;
 
 use super::{
-    AttentionKind, Cache, Experts, GatedMlp, HeadNorms, Heads, Rotary, Router, SelfAttention, SelfConditioning,
+    AttentionKind, Cache, Experts, GatedMlp, HeadNorms, Heads, Rotary, Router, SelfAttention,
+    SelfConditioning,
 };
 use crate::Error;
 use crate::arch::{Hyper, Noise, Reading, Shape, vocab_len};
