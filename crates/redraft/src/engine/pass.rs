@@ -246,14 +246,24 @@ pub(crate) fn prompt(
 /// Bidirectional pass over a canvas after what `session` holds; the cache stays as it is.
 ///
 /// # Errors
-/// An id outside the vocabulary; guidance of a model that reads its prompt into a cache; those of the ops, naming layer
-/// and tap.
+/// An id outside the vocabulary; as many open positions or uniform numbers as the canvas has not; guidance of a model that
+/// has no mask token; those of the ops, naming layer and tap.
 pub fn canvas_pass(
     model: &mut Model,
     session: &Session,
     pass: CanvasPass<'_>,
     sink: &mut dyn TapSink,
 ) -> Result<CanvasResult, Error> {
+    let len = |what: &str, found: usize| match found == pass.ids.len() {
+        true => Ok(()),
+        false => Err(Error::Request {
+            what: format!("{what} of a canvas"),
+            expected: format!("one for each of {} positions", pass.ids.len()),
+            found: found.to_string(),
+        }),
+    };
+    pass.open.map_or(Ok(()), |open| len("open positions", open.len()))?;
+    pass.sampling.map_or(Ok(()), |s| len("uniform numbers", s.uniform.len()))?;
     if let Some(Sampling { ask, .. }) = pass.sampling
         && ask.cfg_scale > 0.0
     {
