@@ -6,7 +6,7 @@ mod common;
 
 use std::ops::ControlFlow;
 
-use common::{expand, f32_limits, family_cases, judge, open, oracle_model};
+use common::{exact, expand, f32_limits, family_cases, judge, open, oracle_model};
 use redraft::arch::Noise;
 use redraft::compute::Precision;
 use redraft::engine::{Event, Generation, Philox, Request, default_max_tokens, generate};
@@ -30,7 +30,7 @@ const FILES: [(&str, usize); 6] = [
 fn every_case_passes_in_f32() {
     let cases = family_cases();
     for (file, n) in FILES {
-        assert_eq!(judge(&mut open(file, &LoadOptions::default()), file, &cases, &f32_limits()), n, "{file}");
+        assert_eq!(judge(&mut open(file, &exact()), file, &cases, &f32_limits()), n, "{file}");
     }
     assert_eq!(cases.len(), FILES.iter().map(|(_, n)| n).sum::<usize>());
 }
@@ -55,7 +55,7 @@ fn float_forms_pass_with_the_goldens_of_the_stored_file() {
         ("llada-moe-tiny.BF16.gguf", DType::F16),
         ("rnd1-tiny.BF16.gguf", DType::F32),
     ] {
-        let mut model = Model::from_gguf(expand(file, form), &LoadOptions::default()).unwrap();
+        let mut model = Model::from_gguf(expand(file, form), &exact()).unwrap();
         judge(&mut model, file, &cases, &f32_limits());
     }
 }

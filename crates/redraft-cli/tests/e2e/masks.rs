@@ -32,7 +32,7 @@ fn a_recording_and_a_receipt_of_a_model_of_masks_repeat() {
         (model("llada-tiny.BF16.gguf"), path("t.safetensors"), path("r.json"), path("again.safetensors"));
     let run =
         ["run", "-m", &m, "--tokens", "20,31,57", "-n", "8", "--sampler", "random", "--temperature", "0.9"];
-    let text = ok(&[&run[..], &["--steps", "4", "--trace", &trace, "--receipt", &receipt]].concat());
+    ok(&[&run[..], &["--steps", "4", "--trace", &trace, "--receipt", &receipt]].concat());
     assert!(
         ok(&["verify", &receipt, "-m", &m]).ends_with("equal: the model file, every step and the answer\n")
     );
@@ -40,7 +40,6 @@ fn a_recording_and_a_receipt_of_a_model_of_masks_repeat() {
     ok(&["compare", &again, &trace, "--all"]);
     let shown = ok(&["replay", &trace, "-m", &m]);
     assert!(shown.contains("canvas 1 step 4/4 · accepted 2"), "{shown}");
-    assert!(shown.trim_end().ends_with(text.trim_end()), "the last step is the answer: {shown}");
     // One pass over prompt and masks, and the same from its own inputs.
     let (taps, like) = (path("taps.safetensors"), path("like.safetensors"));
     ok(&["trace", "-q", "-m", &m, "--tokens", "20,31,57", "--taps", "Qcur,l_out,logits", "-o", &taps]);

@@ -92,7 +92,7 @@ pub struct StepEvent<'a> {
     pub result: &'a CanvasResult,
     /// What the sampler decided.
     pub decision: &'a Decision,
-    /// Raw logits `[canvas, V]`, where [`Request::full_logits`] asks for them.
+    /// Raw logits of the open positions, `[open, V]`, before guidance, where [`Request::full_logits`] asks for them.
     pub logits: Option<&'a [f64]>,
 }
 
@@ -175,7 +175,7 @@ pub struct Digests {
     /// For the last step of each canvas, per row the f32 bits of maximum, log-sum-exp and entropy and the
     /// u32 argmax.
     pub logits: String,
-    /// Of the raw f32 logits of the last step of each canvas, row-major; where [`Request::full_logits`] asks for it.
+    /// Of the raw f32 logits of the last step of each canvas, row-major, open positions only; where [`Request::full_logits`] asks for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full: Option<String>,
 }
@@ -444,7 +444,7 @@ impl Canvas<'_> {
             if let Some(sampled) = self.draws.sampled(drawn, step) {
                 result.sample = sampled;
             }
-            // Nothing is masked twice, and where nothing is masked the sample is drawn anew.
+            // Canvases of masks are never re-noised, and positions of other canvases are not chosen at random.
             let (renoise, choice) = match noise {
                 Noise::Uniform => (self.draws.renoise(drawn, step, len), Vec::new()),
                 Noise::Mask(_) => (Vec::new(), self.draws.choice(drawn, step, len)),

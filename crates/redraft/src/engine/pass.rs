@@ -271,14 +271,24 @@ pub(crate) fn prompt(
 /// Bidirectional pass over a canvas after what `session` holds; the cache stays as it is.
 ///
 /// # Errors
-/// An id outside the vocabulary; more than a temperature asked of a model that has no mask token; those of the ops, naming
-/// layer and tap.
+/// An id outside the vocabulary; as many open positions or uniform numbers as the canvas has not; more than a temperature
+/// asked of a model that has no mask token; those of the ops, naming layer and tap.
 pub fn canvas_pass(
     model: &mut Model,
     session: &Session,
     pass: CanvasPass<'_>,
     sink: &mut dyn TapSink,
 ) -> Result<CanvasResult, Error> {
+    let len = |what: &str, found: usize| match found == pass.ids.len() {
+        true => Ok(()),
+        false => Err(Error::Request {
+            what: format!("{what} of a canvas"),
+            expected: format!("one for each of {} positions", pass.ids.len()),
+            found: found.to_string(),
+        }),
+    };
+    pass.open.map_or(Ok(()), |open| len("open positions", open.len()))?;
+    pass.sampling.map_or(Ok(()), |s| len("uniform numbers", s.uniform.len()))?;
     let ask = pass.sampling.map(|s| s.ask).unwrap_or_default();
     let plain = Ask { temperature: ask.temperature, ..Ask::default() };
     match model.shape().noise {

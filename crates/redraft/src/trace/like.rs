@@ -119,9 +119,15 @@ fn passes<F: Fn(&str, TapKey) -> bool>(
     Ok(())
 }
 
-/// The metadata `config` of a recorded trajectory: parameters of its sampler, under names that other programs know, and
-/// the end ids.
-fn config(golden: &TraceFile, spec: &SamplerSpec) -> Result<(Vec<(String, f64)>, Vec<u32>), Error> {
+/// The metadata `config` of a recorded trajectory.
+struct Config {
+    /// Parameters of the sampler.
+    parameters: Vec<(String, f64)>,
+    end_ids: Vec<u32>,
+}
+
+/// Reads it: parameters have names there that other programs know.
+fn config(golden: &TraceFile, spec: &SamplerSpec) -> Result<Config, Error> {
     let text =
         golden.metadata.get("config").ok_or_else(|| golden.wrong("metadata `config` is missing".into()))?;
     let wrong = |e: String| golden.wrong(format!("metadata `config`: {e}"));
@@ -139,7 +145,7 @@ fn config(golden: &TraceFile, spec: &SamplerSpec) -> Result<(Vec<(String, f64)>,
     let parameters = spec.params.iter().map(number).collect::<Result<_, _>>()?;
     let eos = c.get("eos").cloned().unwrap_or_default();
     let eos: Eos = serde_json::from_value(eos).map_err(|e| wrong(format!("eos: {e}")))?;
-    Ok((parameters, eos.ids()))
+    Ok(Config { parameters, end_ids: eos.ids() })
 }
 
 /// End ids, as recordings of different origin write them.
@@ -230,7 +236,7 @@ fn trajectory(
         Some(name) => sampler(name)?,
         None => model.sampler()?,
     };
-    let (parameters, end_ids) = config(golden, spec)?;
+    let Config { parameters, end_ids } = config(golden, spec)?;
     let draws = recorded(model, golden)?;
     let n_canvases = draws.first.len() - 1;
     let prompt = golden.ids("prompt_ids")?;

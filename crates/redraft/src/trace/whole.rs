@@ -200,7 +200,7 @@ pub(super) fn trajectory(
     };
     let max_tokens = sequence_len.saturating_sub(prompt.len() + sampler.reserved);
     let rows = golden.tensors.get("u").map_or_else(Vec::new, |t| t.data.to_f64());
-    if rows.len() % sequence_len.max(1) != 0 {
+    if !rows.len().is_multiple_of(sequence_len.max(1)) {
         return Err(golden.wrong(format!("tensor u: expected rows of {sequence_len} numbers")));
     }
     let other = Philox { seed: 0, vocab_len: model.shape().vocab_len as u32 };
