@@ -9,10 +9,13 @@ use std::ops::ControlFlow;
 use common::{exact, expand, f32_limits, family_cases, judge, open, oracle_model};
 use redraft::arch::Noise;
 use redraft::compute::Precision;
-use redraft::engine::{Event, Generation, Philox, Request, default_max_tokens, generate};
+use redraft::engine::{
+    CanvasPass, Event, Generation, MemoryEstimate, Philox, Request, Sampling, canvas_pass,
+    default_max_tokens, generate,
+};
 use redraft::gguf::{DType, Gguf, GgufWriter, Metadata};
 use redraft::receipt::{Check, ModelDigests, Receipt, StepRecorder};
-use redraft::sampler::{PROFILES, SAMPLERS, profile, sampler};
+use redraft::sampler::{Ask, PROFILES, SAMPLERS, profile, sampler};
 use redraft::trace::{GenerationRecorder, Limits, Recording, compare, like};
 use redraft::{Error, LoadOptions, Model};
 
@@ -206,6 +209,26 @@ fn what_does_not_apply_is_an_error() {
     let mut gemma = open("dg-mini.F32.gguf", &LoadOptions::default());
     let r = request(&gemma, "low-confidence", &[], 8);
     assert!(problem(&mut gemma, &r).contains("random tokens: expected entropy-bound, found low-confidence"));
+    let ids = vec![0; gemma.shape().canvas_len];
+    let uniform = vec![0.5; ids.len()];
+    let session = gemma.session().unwrap();
+    for ask in [Ask { top_k: 5, ..Ask::default() }, Ask { worth: true, ..Ask::default() }] {
+        let sampling = Some(Sampling { ask, uniform: &uniform });
+        let pass = CanvasPass { sampling, ..CanvasPass::new(&ids) };
+        let e = canvas_pass(&mut gemma, &session, pass, &mut ()).unwrap_err().to_string();
+        assert!(e.contains("no mask token: expected a temperature alone"), "{e}");
+    }
+}
+
+/// There is no cache, and the logits of all open positions are alive in at least two forms at once.
+#[test]
+fn the_memory_of_an_answer_is_known_before() {
+    let mut dream = open(ALL[0], &LoadOptions::default());
+    let ask = Ask { top_p: 0.9, ..Ask::default() };
+    let [short, long] = [8, 40].map(|n| MemoryEstimate::of(&mut dream, 5, n, ask).unwrap());
+    assert_eq!((short.kv_bytes, long.kv_bytes), (0, 0));
+    let logits = (4 * 32 * dream.shape().vocab_len) as u64;
+    assert!(long.buffer_bytes - short.buffer_bytes >= 2 * logits, "{short:?} {long:?}");
 }
 
 /// Sequences that are read whole have no prompt pass of their own.
