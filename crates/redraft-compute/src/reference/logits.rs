@@ -22,7 +22,7 @@ pub(super) fn logits<A: Arithmetic>(o: &Logits, cx: &OpCx<'_, A::R>) -> Result<V
         if let Some((cap, inverse)) = cap {
             raw = A::keep(cap * A::tanh(raw * inverse));
         }
-        *y = A::keep((raw + (*y - *y)) * by);
+        *y = A::keep((raw + *y * A::R::default()) * by);
     }
     Ok(y)
 }
