@@ -36,7 +36,8 @@ fn rust_files(dir: &Path, out: &mut Vec<PathBuf>) -> Result<()> {
 
 /// The part of a source file before its unit tests.
 fn without_tests(text: &str) -> &str {
-    text.find("#[cfg(test)]\nmod ").map_or(text, |at| &text[..at])
+    let starts = ["#[cfg(test)]\nmod ", "#[cfg(test)]\npub(super) mod "];
+    starts.iter().filter_map(|start| text.find(start)).min().map_or(text, |at| &text[..at])
 }
 
 pub(crate) fn check() -> Result<()> {
