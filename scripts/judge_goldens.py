@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs `redraft trace --like` on every DiffusionGemma golden and has the oracle's own golden.py judge it.
+"""Runs `redraft trace --like` on every golden of the oracle and has the oracle's own golden.py judge it.
 
     python3 scripts/judge_goldens.py [PATH OF redraft]
 

@@ -32,7 +32,7 @@ pub(crate) fn open(
     stop: &AtomicBool,
     out: Out,
 ) -> anyhow::Result<Loaded> {
-    open_checked(args, precision, Model::refuse_autoregressive, stop, out)
+    open_checked(args, precision, |model| model.sampler().map(|_| ()), stop, out)
 }
 
 /// Opens the model of `args`, reads a large file ahead with a progress bar, prints its notes as warnings.

@@ -173,6 +173,36 @@ impl Op {
                 eq(op, "rows of u", o.of.logits.x.rows(), o.u.rows())?;
                 eq(op, "columns of u", 1, o.u.cols())
             }
+            Op::TakeRows(o) => {
+                kind(op, "x", o.x, Kind::Real)?;
+                eq(op, "rows of out", o.rows.len(), o.out.rows())?;
+                eq(op, "columns of out", o.x.cols(), o.out.cols())?;
+                match o.rows.iter().find(|&&r| r as usize >= o.x.rows()) {
+                    None => Ok(()),
+                    Some(r) => Err(wrong(op, "rows", format!("0..{}", o.x.rows()), r)),
+                }
+            }
+            Op::Restrict(o) => {
+                kind(op, "logits", o.logits, Kind::Real)?;
+                same(op, "out", o.logits, o.out)?;
+                if o.ban.len() >= o.logits.cols() {
+                    return Err(wrong(op, "ban", format!("fewer than {} ids", o.logits.cols()), o.ban.len()));
+                }
+                if o.top_p > 0.0 && o.top_p <= 1.0 {
+                    return Ok(());
+                }
+                Err(wrong(op, "top_p", "above 0 and at most 1", o.top_p))
+            }
+            Op::PickStats(o) => {
+                kind(op, "logits", o.logits, Kind::Real)?;
+                for (name, pick) in [("argmax", o.argmax), ("sample", o.sample)] {
+                    kind(op, name, pick, Kind::Int)?;
+                    eq(op, name, o.logits.rows(), pick.len())?;
+                }
+                kind(op, "out", o.out, Kind::Real)?;
+                eq(op, "rows of out", o.logits.rows(), o.out.rows())?;
+                eq(op, "columns of out", 3, o.out.cols())
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::{WeightId, WeightTable};
 pub fn macs(program: &Program, index: usize) -> u64 {
     let Some(op) = program.ops().get(index) else { return 0 };
     let weights = program.weights();
-    let rows = program.rows() as u64;
+    let rows = op.inputs().first().map_or(0, |v| v.rows()) as u64;
     match op {
         Op::Embed(_) => 0,
         Op::Attention(o) => attention(o),

@@ -351,6 +351,49 @@ pub struct TokenSample {
     pub out: Val,
 }
 
+/// Rows of a matrix, in any order: `out[i] = x[rows[i]]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TakeRows {
+    /// `[T, cols]`.
+    pub x: Val,
+    /// `R` indices below `T`.
+    pub rows: Vec<u32>,
+    /// `[R, cols]`.
+    pub out: Val,
+}
+
+/// The logit of an id that cannot be: its probability is zero, and it is finite.
+pub const RESTRICTED: f64 = -1e30;
+
+/// Logits of which some ids are taken out, whose logit becomes [`RESTRICTED`]: banned ones; then all but the `top_k`
+/// largest; then all but the most likely ones that have the probability `top_p` together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Restrict {
+    /// `[T, V]`, already divided by the temperature.
+    pub logits: Val,
+    /// Ids that must not be, fewer than the vocabulary has.
+    pub ban: Vec<u32>,
+    /// Ids that stay; 0 keeps all.
+    pub top_k: usize,
+    /// Probability that stays, above 0; 1 keeps all.
+    pub top_p: f64,
+    /// `[T, V]`.
+    pub out: Val,
+}
+
+/// What a sampler may want to know besides [`TokenStats`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct PickStats {
+    /// `[T, V]`, those that the picks were made from or others.
+    pub logits: Val,
+    /// `[T, 1]`, Int: [`TokenStats::argmax`].
+    pub argmax: Val,
+    /// `[T, 1]`, Int: [`TokenSample::out`].
+    pub sample: Val,
+    /// `[T, 3]`: the logit of the argmax, the largest logit of any other id, and the logit of the sample.
+    pub out: Val,
+}
+
 macro_rules! ops {
     ($($name:ident: [$($out:ident),*]),* $(,)?) => {
         /// One op of a program.
@@ -397,6 +440,9 @@ ops! {
     Softcap: [out],
     TokenStats: [stats, tiles, argmax],
     TokenSample: [out],
+    TakeRows: [out],
+    Restrict: [out],
+    PickStats: [out],
 }
 
 impl Op {
@@ -430,6 +476,9 @@ impl Op {
             Op::Softcap(o) => vec![o.x],
             Op::TokenStats(o) => vec![o.logits.x],
             Op::TokenSample(o) => vec![o.of.logits.x, o.of.stats, o.of.tiles, o.u],
+            Op::TakeRows(o) => vec![o.x],
+            Op::Restrict(o) => vec![o.logits],
+            Op::PickStats(o) => vec![o.logits, o.argmax, o.sample],
         }
     }
 
@@ -450,9 +499,15 @@ impl Op {
                 GateUp::Fused(w) => vec![w, o.down],
                 GateUp::Split { gate, up } => vec![gate, up, o.down],
             },
-            Op::Add(_) | Op::Glu(_) | Op::Rope(_) | Op::Attention(_) | Op::KvAppend(_) | Op::Softcap(_) => {
-                vec![]
-            }
+            Op::Add(_)
+            | Op::Glu(_)
+            | Op::Rope(_)
+            | Op::Attention(_)
+            | Op::KvAppend(_)
+            | Op::Softcap(_)
+            | Op::TakeRows(_)
+            | Op::Restrict(_)
+            | Op::PickStats(_) => vec![],
             Op::TokenStats(o) => head(&o.logits).collect(),
             Op::TokenSample(o) => head(&o.of.logits).collect(),
         }

@@ -235,14 +235,19 @@ impl ProgramBuilder {
 
     /// An input `[rows of the pass, cols]` that the caller gives at each run, in the order of declaration.
     pub fn input(&mut self, name: &'static str, cols: usize, kind: Kind) -> Res {
-        let v = self.val("input", self.p.rows, cols, kind)?;
+        self.input_rows(name, self.p.rows, cols, kind)
+    }
+
+    /// As [`input`](Self::input), with another number of rows.
+    pub fn input_rows(&mut self, name: &'static str, rows: usize, cols: usize, kind: Kind) -> Res {
+        let v = self.val("input", rows, cols, kind)?;
         self.p.inputs.push((v, Source::Host { name }));
         Ok(v)
     }
 
-    /// A value that an earlier program of the same sequence kept.
-    pub fn kept(&mut self, slot: Slot, cols: usize) -> Res {
-        let v = self.val("kept", self.p.rows, cols, Kind::Real)?;
+    /// A value `[rows, cols]` that an earlier program of the same sequence kept.
+    pub fn kept(&mut self, slot: Slot, rows: usize, cols: usize) -> Res {
+        let v = self.val("kept", rows, cols, Kind::Real)?;
         self.p.inputs.push((v, Source::Kept(slot)));
         Ok(v)
     }
@@ -445,6 +450,27 @@ impl ProgramBuilder {
     pub fn token_sample(&mut self, of: Distribution, u: Val) -> Res {
         let out = self.val("TokenSample", of.logits.x.rows(), 1, Kind::Int)?;
         self.push(TokenSample { of, u, out })?;
+        Ok(out)
+    }
+
+    /// Appends [`TakeRows`].
+    pub fn take_rows(&mut self, x: Val, rows: Vec<u32>) -> Res {
+        let out = self.val("TakeRows", rows.len(), x.cols(), Kind::Real)?;
+        self.push(TakeRows { x, rows, out })?;
+        Ok(out)
+    }
+
+    /// Appends [`Restrict`].
+    pub fn restrict(&mut self, logits: Val, ban: &[u32], top_k: usize, top_p: f64) -> Res {
+        let out = self.val("Restrict", logits.rows(), logits.cols(), Kind::Real)?;
+        self.push(Restrict { logits, ban: ban.to_vec(), top_k, top_p, out })?;
+        Ok(out)
+    }
+
+    /// Appends [`PickStats`].
+    pub fn pick_stats(&mut self, logits: Val, argmax: Val, sample: Val) -> Res {
+        let out = self.val("PickStats", logits.rows(), 3, Kind::Real)?;
+        self.push(PickStats { logits, argmax, sample, out })?;
         Ok(out)
     }
 }

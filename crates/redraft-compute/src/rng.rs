@@ -20,6 +20,7 @@ enum Draw {
     InitialId = 0,
     Uniform = 1,
     RenoiseId = 2,
+    Choice = 3,
 }
 
 /// Philox 4x32 with ten rounds.
@@ -59,8 +60,17 @@ pub fn initial_id(seed: u64, canvas: u32, position: u32, vocab: u32) -> u32 {
 /// of the word plus one half, times 2^-24. Exact in f64. Rounded to f32 the largest one becomes 1, which the
 /// sampling of [`TokenStats`](crate::op::TokenStats) allows.
 pub fn uniform(seed: u64, canvas: u32, step: u32, position: u32) -> f64 {
-    let high = word(seed, canvas, step, position, Draw::Uniform) >> 8;
-    (f64::from(high) + 0.5) * (1.0 / 16_777_216.0)
+    fraction(word(seed, canvas, step, position, Draw::Uniform))
+}
+
+/// The number in (0, 1) by which samplers that choose positions at random choose `position` in step `step`. Made as
+/// [`uniform`].
+pub fn choice(seed: u64, canvas: u32, step: u32, position: u32) -> f64 {
+    fraction(word(seed, canvas, step, position, Draw::Choice))
+}
+
+fn fraction(word: u32) -> f64 {
+    (f64::from(word >> 8) + 0.5) * (1.0 / 16_777_216.0)
 }
 
 /// The random id that replaces a rejected token at `position` after step `step`.
@@ -91,6 +101,8 @@ mod tests {
         let seed = 0x299f_31d0_a409_3822;
         let w = philox([7, 3, 1, 1], [0xa409_3822, 0x299f_31d0])[0];
         assert_eq!(uniform(seed, 1, 3, 7), (f64::from(w >> 8) + 0.5) / 16_777_216.0);
+        let w = philox([7, 3, 1, 3], [0xa409_3822, 0x299f_31d0])[0];
+        assert_eq!(choice(seed, 1, 3, 7), (f64::from(w >> 8) + 0.5) / 16_777_216.0);
         let w = philox([7, u32::MAX, 1, 0], [0xa409_3822, 0x299f_31d0])[0];
         assert_eq!(u64::from(initial_id(seed, 1, 7, 262_144)), (u64::from(w) * 262_144) >> 32);
         let w = philox([7, 3, 1, 2], [0xa409_3822, 0x299f_31d0])[0];

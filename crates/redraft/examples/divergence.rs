@@ -187,7 +187,7 @@ impl Pair {
             });
             let previous = processed.as_deref().map_or(Previous::None, Previous::Given);
             let mut theirs = Logits(Vec::new());
-            let pass = CanvasPass { ids: &step.ids, previous, sampling: None };
+            let pass = CanvasPass { previous, ..CanvasPass::new(&step.ids) };
             canvas_pass(model, session, pass, &mut theirs)?;
             let pairs = step.logits.chunks(vocab_len).zip(theirs.0.chunks(vocab_len));
             for ((p, q), &accepted) in pairs.zip(&step.accepted) {

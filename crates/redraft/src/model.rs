@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 use crate::Error;
 use crate::arch::{Arch, ArchSpec, Shape, arch_of};
 use crate::engine::Session;
+use crate::sampler::{Params, SamplerSpec};
 use crate::tokenizer::Tokenizer;
 use crate::weights::WeightLoader;
 
@@ -152,12 +153,25 @@ impl Model {
         self.spec
     }
 
-    /// For what denoises a canvas.
+    /// The sampler where nobody asks for another.
     ///
     /// # Errors
-    /// [`Error::Autoregressive`] for a model that has none.
-    pub fn refuse_autoregressive(&self) -> Result<(), Error> {
-        if self.spec.autoregressive { Err(Error::Autoregressive { arch: self.spec.name }) } else { Ok(()) }
+    /// [`Error::Autoregressive`] for a model that has no canvas to denoise.
+    pub fn sampler(&self) -> Result<&'static SamplerSpec, Error> {
+        self.spec.sampler.ok_or(Error::Autoregressive { arch: self.spec.name })
+    }
+
+    /// Parameters of a sampler for this model: those of the sampler, of the model's makers where it is theirs, of the file,
+    /// and `overrides`, the later ones winning.
+    ///
+    /// # Errors
+    /// Those of [`SamplerSpec::params`].
+    pub fn params(&self, sampler: &SamplerSpec, overrides: &[(String, f64)]) -> Result<Params, Error> {
+        let theirs =
+            if self.spec.sampler.is_some_and(|s| s.name == sampler.name) { self.spec.defaults } else { &[] };
+        let mut all: Vec<(String, f64)> = theirs.iter().map(|(n, x)| (n.to_string(), *x)).collect();
+        all.extend_from_slice(overrides);
+        sampler.params(self.gguf.metadata(), &all)
     }
 
     /// Sizes.

@@ -36,6 +36,11 @@ impl<'a> WeightLoader<'a> {
         self.load(name, &[cols, rows])
     }
 
+    /// The output head `[rows, cols]`: `output.weight`, or `token_embd` where the file has none.
+    pub(crate) fn head(&mut self, rows: usize, cols: usize, token_embd: WeightId) -> WeightId {
+        if self.has("output.weight") { self.matrix("output.weight", rows, cols) } else { token_embd }
+    }
+
     /// A stack of `experts` matrices `[rows, cols]`.
     pub fn stack(&mut self, name: &str, experts: usize, rows: usize, cols: usize) -> WeightId {
         self.load(name, &[cols, rows, experts])

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use common::{LogitsSink, exact, open, oracle_cases};
 use redraft::compute::{KvType, Numerics, Precision};
 use redraft::engine::{
-    CanvasPass, Event, Generation, Philox, Previous, Request, Session, canvas_pass, generate,
+    CanvasPass, Event, Generation, Philox, Previous, Request, Sampling, Session, canvas_pass, generate,
 };
 use redraft::sampler::{PROFILES, sampler};
 use redraft::{Error, LoadOptions, Model};
@@ -200,7 +200,7 @@ fn a_chunked_prompt_gives_the_bits_of_a_whole_one() {
 fn canvas_logits(model: &mut Model, session: &Session, previous: Previous<'_>) -> Vec<u32> {
     let ids: Vec<u32> = (0..32).map(|i| (i * 53) % 500).collect();
     let mut sink = LogitsSink::default();
-    canvas_pass(model, session, CanvasPass { ids: &ids, previous, sampling: None }, &mut sink).unwrap();
+    canvas_pass(model, session, CanvasPass { previous, ..CanvasPass::new(&ids) }, &mut sink).unwrap();
     sink.0.iter().map(|x| x.to_bits()).collect()
 }
 
@@ -222,7 +222,7 @@ fn self_conditioning_off_is_the_plain_forward() {
     assert!(steps.len() > 1);
     for (ids, want) in &steps {
         let mut sink = LogitsSink::default();
-        let pass = CanvasPass { ids, previous: Previous::None, sampling: None };
+        let pass = CanvasPass::new(ids);
         canvas_pass(&mut model, &session, pass, &mut sink).unwrap();
         let have: Vec<f64> = sink.0.iter().map(|&x| x.into()).collect();
         assert_eq!(&have, want);
@@ -241,8 +241,8 @@ fn unseen_seen_and_given_logits_have_the_same_bits() {
         let u: Vec<f64> = (0..32).map(|i| (f64::from(i) + 0.5) / 32.0).collect();
         let mut sink = LogitsSink::default();
         // A temperature of one half: the factor 2 is exact, so the test can repeat it.
-        let (temperature, previous) = (0.5, Previous::None);
-        let pass = CanvasPass { ids: &ids, previous, sampling: Some((temperature, &u)) };
+        let temperature = 0.5;
+        let pass = CanvasPass { sampling: Some(Sampling::at(temperature, &u)), ..CanvasPass::new(&ids) };
         let seen = canvas_pass(&mut model, &session, pass, &mut sink).unwrap();
         let feedback = canvas_logits(&mut model, &session, Previous::Kept { temperature });
         let unseen = canvas_pass(&mut model, &session, pass, &mut ()).unwrap();

@@ -6,31 +6,11 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{exact, expand, open, oracle_cases};
+use common::{exact, expand, f32_limits, judge, open, oracle_cases};
 use redraft::compute::Precision;
 use redraft::gguf::DType;
-use redraft::trace::{Limits, Preset, TraceFile, compare, like};
+use redraft::trace::{Limits, compare, like};
 use redraft::{LoadOptions, Model};
-
-/// Runs the cases of one model file and reports all failures together.
-fn judge(model: &mut Model, file: &str, cases: &[(String, TraceFile)], limits: &Limits) -> usize {
-    let mine: Vec<_> = cases.iter().filter(|(_, g)| g.metadata["model"] == file).collect();
-    let mut failures = Vec::new();
-    for (name, golden) in &mine {
-        let candidate = like(model, golden, None).unwrap_or_else(|e| panic!("{name}: {e}"));
-        let r = compare(golden, &candidate, limits);
-        if !r.ok {
-            let bad: Vec<_> = r.rows.iter().filter(|r| !r.ok).collect();
-            failures.push(format!("{name}: first {:?}, missing {:?}\n{bad:#?}", r.first, r.missing));
-        }
-    }
-    assert!(failures.is_empty(), "{} of {} cases fail\n{}", failures.len(), mine.len(), failures.join("\n"));
-    mine.len()
-}
-
-fn f32_limits() -> Limits {
-    Limits { all: true, ..Preset::F32.into() }
-}
 
 #[test]
 fn every_case_of_every_stored_file_passes_in_f32() {

@@ -10,7 +10,7 @@ use std::path::Path;
 use common::{LogitsSink, exact, oracle_cases, oracle_model, testdata};
 use redraft::Model;
 use redraft::convert::{MIXES, Recipe, Summary, quantize};
-use redraft::engine::{CanvasPass, Previous, canvas_pass};
+use redraft::engine::{CanvasPass, canvas_pass};
 use redraft::gguf::{CODECS, Gguf};
 use redraft::trace::{TraceFile, like};
 
@@ -48,7 +48,7 @@ fn first_steps(model: &mut Model, goldens: &[TraceFile]) -> Vec<f64> {
         session.set_prompt(model, &prompt, &mut (), &mut |_, _| ControlFlow::Continue(())).unwrap();
         let mut sink = LogitsSink::default();
         let canvas = golden.ids("canvas_in").unwrap();
-        let pass = CanvasPass { ids: &canvas[..32], previous: Previous::None, sampling: None };
+        let pass = CanvasPass::new(&canvas[..32]);
         canvas_pass(model, &session, pass, &mut sink).unwrap();
         all.extend(sink.0.into_iter().map(f64::from));
     }

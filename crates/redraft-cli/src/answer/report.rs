@@ -173,7 +173,7 @@ impl Report {
                 ms_per_step: ms(step_time),
                 wall_tok_s: rate(n, done.timings.total),
                 decode_tok_s: rate(n, done.timings.denoise),
-                in_step_tok_s: rate(model.shape().canvas_len, step_time),
+                in_step_tok_s: rate(model.shape().canvases(request.max_tokens).1, step_time),
             },
             memory: Memory {
                 peak_rss_bytes: peak_rss_bytes(),

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use redraft::arch::Noise;
 use redraft::chat::{Answer, AnswerParser, Delta};
-use redraft::engine::{Draws as _, Event, Philox, StepEvent};
+use redraft::engine::{Event, Philox, StepEvent, first_canvas};
 use redraft::sampler::Profile;
 use redraft::tokenizer::Tokenizer;
 
@@ -21,6 +22,7 @@ pub(super) struct Watched {
     pub(super) end_ids: Vec<u32>,
     pub(super) max_tokens: usize,
     pub(super) canvas_len: usize,
+    pub(super) noise: Noise,
     pub(super) draws: Philox,
     pub(super) profile: &'static Profile,
     /// Show the entropy of each part of a canvas.
@@ -126,9 +128,10 @@ impl Watch {
     /// The canvas before its first step, which can take seconds in a large model.
     fn noise(&mut self, canvas: usize) -> anyhow::Result<()> {
         let Shown::Canvas(live, _) = &mut self.shown else { return Ok(()) };
-        let ids = self.of.draws.initial(self.of.profile.draws_of(canvas), self.of.canvas_len);
+        let drawn = self.of.profile.draws_of(canvas);
+        let ids = first_canvas(self.of.noise, &self.of.draws, drawn, self.of.canvas_len);
         let left = self.of.max_tokens - self.emitted;
-        let cells = noise(&self.of.tokenizer, &ids[..left.min(ids.len())]);
+        let cells = noise(&self.of.tokenizer, self.of.noise != Noise::Uniform, &ids[..left.min(ids.len())]);
         let status = [format!("canvas {} · noise", canvas + 1)];
         live.frame(&cells, &status, Instant::now()).map_err(stdout_error)
     }

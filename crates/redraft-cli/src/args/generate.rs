@@ -16,8 +16,8 @@ use super::sampler::SamplerArgs;
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Generation")]
 pub(crate) struct GenerateArgs {
-    /// Tokens of the answer at most, exactly: whole canvases are denoised, and the text is cut [default: 512, or
-    /// what the context leaves].
+    /// Tokens of the answer at most, exactly: whole canvases are denoised, and the text is cut. For models that write an
+    /// answer as one canvas, its length [default: 512, or the model's, or what the context leaves].
     #[arg(short = 'n', long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, env = "REDRAFT_MAX_TOKENS")]
     pub(crate) max_tokens: Option<usize>,
 
@@ -134,7 +134,7 @@ impl GenerateArgs {
     /// The request for a prompt. The second value is a warning.
     ///
     /// # Errors
-    /// Those of the sampler's parameters.
+    /// Those of the sampler's parameters; `--no-self-conditioning` for a model that has none.
     pub(crate) fn request(
         &self,
         model: &Model,
@@ -142,16 +142,19 @@ impl GenerateArgs {
     ) -> anyhow::Result<(Request, Option<String>)> {
         let shape = model.shape();
         let context_len = self.context_len(model);
-        let (sampler, params) = self.sampler.resolve(model.gguf().metadata())?;
+        let (sampler, params) = self.sampler.resolve(model)?;
+        anyhow::ensure!(
+            shape.self_conditioning || !self.no_self_conditioning,
+            "--no-self-conditioning changes nothing: this model is never told its previous prediction"
+        );
         let warning = (context_len > shape.context_len).then(|| {
             format!(
                 "a context of {context_len} is more than the {} that the model was made for",
                 shape.context_len
             )
         });
-        let max_tokens = self
-            .max_tokens
-            .unwrap_or_else(|| default_max_tokens(context_len, shape.canvas_len, prompt.len()));
+        let max_tokens =
+            self.max_tokens.unwrap_or_else(|| default_max_tokens(shape, sampler, context_len, prompt.len()));
         let request = Request {
             max_tokens,
             context_len,

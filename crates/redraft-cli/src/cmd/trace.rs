@@ -7,8 +7,9 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{anyhow, bail};
 use redraft::Model;
+use redraft::arch::Reading;
 use redraft::compute::{Numerics, Precision, TapKey};
-use redraft::engine::{CanvasPass, Draws as _, Philox, Previous, canvas_pass, generate};
+use redraft::engine::{CanvasPass, Philox, canvas_pass, first_canvas, generate};
 use redraft::gguf::Shown;
 use redraft::sampler::SAMPLERS;
 use redraft::trace::{GenerationRecorder, PassRecorder, TapFilter, TraceFile, like};
@@ -256,25 +257,40 @@ fn forward(
         );
     }
     let draws = Philox { seed: args.generate.seed.number(), vocab_len: shape.vocab_len as u32 };
-    let canvas = draws.initial(0, shape.canvas_len);
+    let (cached, lead) = prompt.split_at(shape.reading.cached(prompt.len()));
+    // A canvas that is as long as the answer is cut to the context.
+    let len = match shape.reading {
+        Reading::Cached => shape.canvas_len,
+        Reading::Whole => shape.canvas_len.min(shape.context_len.saturating_sub(prompt.len())).max(1),
+    };
+    let canvas = first_canvas(shape.noise, &draws, 0, len);
     let mask = |layer| filter.wants(TapKey { name: "kq_visible", layer: Some(layer) });
     let masks = |columns| (0..shape.n_layers).filter(|&l| mask(l)).map(|l| (l, columns)).collect();
     let mut recorder = PassRecorder::new(|_: &str, key| filter.wants(key));
     recorder.interrupt = Some(stop);
     let mut session = model.session()?;
-    recorder.prefix = "enc/".into();
-    recorder.masks = masks(prompt.len());
-    session.extend(model, prompt, &mut recorder)?;
-    recorder.prefix = "dec/".into();
+    if !cached.is_empty() {
+        recorder.prefix = "enc/".into();
+        recorder.masks = masks(prompt.len());
+        session.extend(model, cached, &mut recorder)?;
+        recorder.prefix = "dec/".into();
+    }
     recorder.masks = masks(prompt.len() + canvas.len());
-    let pass = CanvasPass { ids: &canvas, previous: Previous::None, sampling: None };
+    recorder.names = model.arch().tap_names;
+    let sequence = [lead, &canvas].concat();
+    let pass = CanvasPass::new(&sequence);
     canvas_pass(model, &session, pass, &mut recorder)?;
     model.close(session);
     let mut file = recorder.file;
     if !file.tensors.is_empty() {
         let ids = |x: &[u32]| redraft::trace::Elements::I32(x.iter().map(|&id| id as i32).collect());
-        file.insert("prompt_ids", vec![prompt.len()], ids(prompt));
-        file.insert("canvas_ids", vec![canvas.len()], ids(&canvas));
+        match shape.reading {
+            Reading::Cached => {
+                file.insert("prompt_ids", vec![prompt.len()], ids(prompt));
+                file.insert("canvas_ids", vec![canvas.len()], ids(&canvas));
+            }
+            Reading::Whole => file.insert("ids", vec![sequence.len()], ids(&sequence)),
+        }
     }
     file.metadata = trace_metadata::common(model);
     file.metadata.insert("seed".into(), draws.seed.to_string());

@@ -20,6 +20,8 @@ pub(crate) struct Positions<'a> {
     pub(crate) accepted: &'a [bool],
     /// Entropy in nats.
     pub(crate) entropy: &'a [f32],
+    /// In canvases of masks, what was masked before the step; what was not is decided.
+    pub(crate) open: Option<&'a [bool]>,
 }
 
 impl<'a> From<&'a StepEvent<'a>> for Positions<'a> {
@@ -29,6 +31,7 @@ impl<'a> From<&'a StepEvent<'a>> for Positions<'a> {
             canvas: &step.decision.canvas,
             accepted: &step.decision.accepted,
             entropy: &step.result.entropy,
+            open: step.open,
         }
     }
 }
@@ -38,12 +41,12 @@ impl Positions<'_> {
     /// none. Nothing from an end token on, and no more than `limit`.
     pub(crate) fn cells(&self, tokenizer: &Tokenizer, end_ids: &[u32], limit: usize) -> Vec<Cell> {
         let (ids, states) = self.states(end_ids, limit);
-        with_text(tokenizer, &ids, states)
+        with_text(tokenizer, self.open.is_some(), &ids, states)
     }
 
     fn states(&self, end_ids: &[u32], limit: usize) -> (Vec<u32>, Vec<State>) {
         let state = |i: usize| match () {
-            () if self.accepted[i] => State::Accepted,
+            () if self.accepted[i] || self.open.is_some_and(|open| !open[i]) => State::Accepted,
             () if self.entropy[i] < DRAFT_ENTROPY => State::Draft,
             () => State::Noise,
         };
@@ -51,25 +54,31 @@ impl Positions<'_> {
         let mut states = Vec::new();
         for (i, &argmax) in self.argmax.iter().enumerate().take(limit) {
             let state = state(i);
-            if state != State::Noise && end_ids.contains(&argmax) {
+            // What a canvas of masks accepts stays.
+            let in_canvas = state == State::Noise || self.open.is_some() && state == State::Accepted;
+            let id = if in_canvas { self.canvas[i] } else { argmax };
+            if state != State::Noise && end_ids.contains(&id) {
                 break;
             }
-            ids.push(if state == State::Noise { self.canvas[i] } else { argmax });
+            ids.push(id);
             states.push(state);
         }
         (ids, states)
     }
 }
 
-/// A canvas before its first step: noise only.
-pub(crate) fn noise(tokenizer: &Tokenizer, ids: &[u32]) -> Vec<Cell> {
-    with_text(tokenizer, ids, vec![State::Noise; ids.len()])
+/// A canvas before its first step: noise only, of random tokens or of masks.
+pub(crate) fn noise(tokenizer: &Tokenizer, masks: bool, ids: &[u32]) -> Vec<Cell> {
+    with_text(tokenizer, masks, ids, vec![State::Noise; ids.len()])
 }
 
-fn with_text(tokenizer: &Tokenizer, ids: &[u32], states: Vec<State>) -> Vec<Cell> {
+/// Stands for a mask token, whose own text is no text.
+const MASK: &str = "\u{b7}";
+
+fn with_text(tokenizer: &Tokenizer, masks: bool, ids: &[u32], states: Vec<State>) -> Vec<Cell> {
     let pieces = tokenizer.canvas_pieces(ids).into_iter();
     let cell = |((piece, &id), state): ((CanvasPiece, &u32), State)| Cell {
-        text: piece.display(),
+        text: if masks && state == State::Noise { MASK.into() } else { piece.display() },
         state: if state != State::Noise && tokenizer.is_marker(id) { State::Marker } else { state },
     };
     pieces.zip(ids).zip(states).map(cell).collect()
@@ -86,6 +95,7 @@ mod tests {
             canvas: &[10, 31, 32, 33, 34, 35],
             accepted: &[true, false, false, false, false, false],
             entropy: &[0.0, 3.0, 0.5, 2.0, 0.2, 0.0],
+            open: None,
         };
         use State::{Accepted, Draft, Noise};
         // The end token at position 1 is no more than noise, the one at position 4 is a draft.
@@ -95,13 +105,33 @@ mod tests {
     }
 
     #[test]
+    fn what_a_canvas_of_masks_accepts_stays() {
+        let positions = Positions {
+            argmax: &[10, 11, 12, 13, 1],
+            canvas: &[10, 31, 0, 0, 0],
+            accepted: &[false, true, false, false, false],
+            entropy: &[0.0, 3.0, 0.5, 2.0, 0.2],
+            open: Some(&[false, true, true, true, true]),
+        };
+        use State::{Accepted, Draft, Noise};
+        // The second position was drawn, and is not the most likely token.
+        assert_eq!(positions.states(&[1], 9), (vec![10, 31, 12, 0], vec![Accepted, Accepted, Draft, Noise]));
+    }
+
+    #[test]
     fn control_tokens_among_guesses_are_markers() {
         let gguf = redraft::Model::embedded_file().unwrap();
         let tokenizer = Tokenizer::from_gguf(gguf.metadata()).unwrap();
         let (turn, word) = (tokenizer.token_id("<|turn>").unwrap(), tokenizer.token_id("a").unwrap());
-        let cells =
-            with_text(&tokenizer, &[word, turn, turn], vec![State::Draft, State::Accepted, State::Noise]);
+        let cells = with_text(
+            &tokenizer,
+            false,
+            &[word, turn, turn],
+            vec![State::Draft, State::Accepted, State::Noise],
+        );
         let got: Vec<_> = cells.iter().map(|c| (c.text.as_str(), c.state)).collect();
         assert_eq!(got, [("a", State::Draft), ("<|turn>", State::Marker), ("<|turn>", State::Noise)]);
+        let cells = noise(&tokenizer, true, &[turn]);
+        assert_eq!(cells[0].text, "·", "masks have no text");
     }
 }

@@ -4,6 +4,7 @@ mod bench;
 mod chat;
 mod files;
 mod inspect;
+mod masks;
 mod program;
 mod recorded;
 mod run;

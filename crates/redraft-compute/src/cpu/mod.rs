@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::backend::{Backend, BackendOptions, BackendSpec, Capabilities, Precision};
 use crate::host::{HostBackend, HostKernels, OpCx};
+use crate::reference::choice;
 use crate::weight::WeightTable;
 use crate::{ComputeError, Op, math};
 
@@ -151,6 +152,9 @@ impl HostKernels for Cpu {
             Op::Softcap(o) => ops::rows::softcap(self, o, cx),
             Op::TokenStats(o) => ops::logits::token_stats(self, o, cx),
             Op::TokenSample(o) => ops::logits::token_sample(self, o, cx),
+            Op::TakeRows(o) => choice::take_rows(o, cx),
+            Op::Restrict(o) => ops::rows::restrict(self, o, cx),
+            Op::PickStats(o) => ops::rows::pick_stats(self, o, cx),
         }
     }
 }

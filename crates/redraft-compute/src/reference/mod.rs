@@ -8,6 +8,7 @@
 
 mod arithmetic;
 mod attention;
+pub(crate) mod choice;
 mod elementwise;
 mod embed;
 mod logits;
@@ -105,6 +106,9 @@ impl<A: Arithmetic> HostKernels for Reference<A> {
             Op::Softcap(o) => elementwise::softcap::<A>(o, cx),
             Op::TokenStats(o) => stats::token_stats::<A>(o, cx),
             Op::TokenSample(o) => stats::token_sample::<A>(o, cx),
+            Op::TakeRows(o) => choice::take_rows(o, cx),
+            Op::Restrict(o) => choice::restrict::<A>(o, cx),
+            Op::PickStats(o) => choice::pick_stats::<A>(o, cx),
         }
     }
 }

@@ -374,6 +374,63 @@ fn statistics_samples_and_soft_embeddings() {
 }
 
 #[test]
+fn restricted_ids_have_no_probability() {
+    const X: f64 = crate::op::RESTRICTED;
+    // Probabilities 1/8, 3/8, 1/8, 3/8.
+    let l3 = 3f64.ln();
+    let cases: [(&[u32], usize, f64, [f64; 4]); 8] = [
+        (&[], 0, 1.0, [0.0, l3, 0.0, l3]),
+        (&[1], 0, 1.0, [0.0, X, 0.0, l3]),
+        (&[], 1, 1.0, [X, l3, X, l3]),
+        (&[1], 1, 1.0, [X, X, X, l3]),
+        (&[], 0, 0.3, [X, l3, X, X]),
+        (&[], 0, 0.4, [X, l3, X, l3]),
+        (&[], 0, 0.8, [0.0, l3, X, l3]),
+        // Of what top_k leaves, the first has half.
+        (&[], 2, 0.45, [X, l3, X, X]),
+    ];
+    for (ban, top_k, top_p, want) in cases {
+        for p in EXACT {
+            let build = |b: &mut ProgramBuilder, v: &[Val], _: &[WeightId]| {
+                Ok(vec![b.restrict(v[0], ban, top_k, top_p)?])
+            };
+            let out = run(p, &[], 1, &[real(&[0.0, l3, 0.0, l3])], build).unwrap();
+            let same = out[0].real().iter().zip(want).all(|(a, b)| *a as f32 == b as f32);
+            assert!(same, "{p:?}, ban {ban:?}, top_k {top_k}, top_p {top_p}: {:?}", out[0]);
+        }
+    }
+    let e = run(Precision::F32, &[], 1, &[real(&[0.0, 1.0])], |b, v, _| {
+        Ok(vec![b.restrict(v[0], &[0, 1], 0, 1.0)?])
+    });
+    assert!(matches!(e, Err(ComputeError::Shape { op: "Restrict", .. })), "something must be left");
+    let out = run(Precision::F32, &[], 1, &[real(&[0.0, l3, 0.0, l3]), real(&[0.9])], |b, v, _| {
+        let x = b.restrict(v[0], &[], 1, 1.0)?;
+        let (of, argmax) = b.token_stats(b.logits(x, None, 1.0))?;
+        let sample = b.token_sample(of, v[1])?;
+        let worth = b.pick_stats(v[0], argmax, sample)?;
+        Ok(vec![of.stats, argmax, sample, worth])
+    })
+    .unwrap();
+    assert!((out[0].real()[2] - 2f64.ln()).abs() < 1e-6, "{:?}", out[0]);
+    assert_eq!((out[1].int(), out[2].int()), (&[1][..], &[3][..]));
+    assert_eq!(out[3].real(), [f64::from(l3 as f32); 3]);
+}
+
+#[test]
+fn rows_are_taken_in_any_order() {
+    let x = real(&[1.0, 2.0, 3.0, 4.0]);
+    check(
+        &[],
+        2,
+        std::slice::from_ref(&x),
+        |b, v, _| Ok(vec![b.take_rows(v[0], vec![1, 0, 1])?]),
+        &[3.0, 4.0, 1.0, 2.0, 3.0, 4.0],
+    );
+    let e = run(Precision::F32, &[], 2, &[x], |b, v, _| Ok(vec![b.take_rows(v[0], vec![2])?]));
+    assert!(matches!(e, Err(ComputeError::Shape { op: "TakeRows", .. })));
+}
+
+#[test]
 fn a_certain_row_has_no_entropy() {
     let w: [W<'_>; 1] = [("identity", [1, 3, 3], &identity(3))];
     let out = run(Precision::F32, &w, 1, &[real(&[0.0, 200.0, 0.0]), real(&[0.5])], |b, v, w| {

@@ -2,30 +2,27 @@
 //! bidirectionally with the same weights. Fact sheet: `docs/models/diffusion-gemma.md`.
 
 use redraft_compute::op::{Distribution, Head};
-use redraft_compute::{ComputeError, ProgramBuilder, Val, WeightId};
+use redraft_compute::{ComputeError, ProgramBuilder, Val};
 use redraft_gguf::Gguf;
 
 use super::{Arch, ArchSpec, Shape};
 use crate::Error;
-use crate::layers::{GatedMlp, Gemma4, Scalars};
-use crate::sampler::PromptWindow;
+use crate::layers::{Gemma4, Scalars, SelfConditioning};
+use crate::sampler::{ENTROPY_BOUND, PromptWindow};
 use crate::weights::WeightLoader;
 
 pub(super) const SPEC: ArchSpec = ArchSpec {
     name: "diffusion-gemma",
     about: "DiffusionGemma: causal prompt, bidirectional canvas, dense plus routed experts",
-    autoregressive: false,
     load,
+    sampler: Some(&ENTROPY_BOUND),
+    defaults: &[],
+    tap_names: &[],
     presets: crate::synth::DIFFUSION_GEMMA,
 };
 
 /// Width of a canvas where the file does not say (the model card's).
 const CANVAS_LEN: usize = 256;
-
-struct SelfConditioning {
-    pre_norm: WeightId,
-    mlp: GatedMlp,
-}
 
 struct DiffusionGemma {
     base: Gemma4,
@@ -35,12 +32,7 @@ struct DiffusionGemma {
 fn load(gguf: &Gguf, w: &mut WeightLoader<'_>, notes: &mut Vec<String>) -> Result<Box<dyn Arch>, Error> {
     let scalars = Scalars { prompt: "enc_layer_output_scale.weight", canvas: "layer_output_scale.weight" };
     let mut base = Gemma4::load(gguf, w, SPEC.name, scalars)?;
-    let has_self_cond =
-        ["pre_norm", "gate", "up", "down"].iter().any(|n| w.has(&format!("self_cond_{n}.weight")));
-    let self_cond = has_self_cond.then(|| SelfConditioning {
-        pre_norm: w.vector("self_cond_pre_norm.weight", base.shape.d_model),
-        mlp: base.mlp(w, "self_cond_"),
-    });
+    let self_cond = base.self_conditioning(w);
     if self_cond.is_none() {
         notes.push("the file has no self-conditioning tensors; self-conditioning is off".into());
     }
@@ -84,12 +76,7 @@ impl Arch for DiffusionGemma {
         let m = &self.base;
         let mut x = m.embed(b, ids)?;
         if let (Some(previous), Some(sc)) = (previous, &self.self_cond) {
-            let s = b.soft_embed(previous, m.token_embd, m.embed_scale())?; // [T, n]
-            b.tap("sc_soft", s);
-            let z = m.norm(b, s, Some(sc.pre_norm))?;
-            b.tap("sc_normed", z);
-            let s = sc.mlp.build(b, z)?; // [T, n]
-            b.tap("sc_sig", s);
+            let s = sc.build(b, previous, m.token_embd)?; // [T, n]
             x = b.add(x, s)?;
         }
         // The weightless norm applies on the first step too.

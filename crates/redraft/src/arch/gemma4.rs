@@ -14,8 +14,10 @@ use crate::weights::WeightLoader;
 pub(super) const SPEC: ArchSpec = ArchSpec {
     name: "gemma4",
     about: "Gemma 4 with routed experts: autoregressive, for `bench` only",
-    autoregressive: true,
     load,
+    sampler: None,
+    defaults: &[],
+    tap_names: &[],
     presets: crate::synth::GEMMA4,
 };
 

@@ -1,7 +1,12 @@
 //! Architectures: one file each, and the list [`ARCHS`].
 
 mod diffusion_gemma;
+mod dream;
 mod gemma4;
+mod llada;
+mod llada_moe;
+mod masked;
+mod rnd1;
 
 use redraft_compute::op::{Distribution, Head};
 use redraft_compute::{ComputeError, KvLayout, ProgramBuilder, Val};
@@ -9,8 +14,47 @@ use redraft_gguf::{Gguf, Metadata};
 
 use crate::Error;
 use crate::layers::Rotary;
-use crate::sampler::PromptWindow;
+use crate::sampler::{PromptWindow, SamplerSpec};
 use crate::weights::WeightLoader;
+
+/// How a model reads what comes before a canvas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reading {
+    /// Prompt and committed canvases are read once, causally, and stay in the KV cache; a canvas sees all of them.
+    Cached,
+    /// Nothing stays: each step reads the whole sequence both ways. The answer is one canvas.
+    Whole,
+}
+
+impl Reading {
+    /// How many of `prompt_len` tokens are read before the canvas; those that are left are read again with it in each
+    /// step.
+    pub fn cached(self, prompt_len: usize) -> usize {
+        match self {
+            Reading::Cached => prompt_len,
+            Reading::Whole => 0,
+        }
+    }
+}
+
+/// What a canvas holds where nothing is decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Noise {
+    /// Random tokens. Every position is open in every step.
+    Uniform,
+    /// The mask token. A position is open while it holds it, and then stays as it is; no prediction is this token.
+    Mask(u32),
+}
+
+impl Noise {
+    /// Whether a position that holds `id` is still to be decided.
+    pub fn is_open(self, id: u32) -> bool {
+        match self {
+            Noise::Uniform => true,
+            Noise::Mask(mask) => id == mask,
+        }
+    }
+}
 
 /// What the engine needs to know of a model before it runs it.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,12 +67,29 @@ pub struct Shape {
     pub vocab_len: usize,
     /// Longest sequence.
     pub context_len: usize,
-    /// Tokens that are denoised together.
+    /// How it reads what comes before a canvas.
+    pub reading: Reading,
+    /// What a canvas begins with.
+    pub noise: Noise,
+    /// Tokens that are denoised together. With [`Reading::Whole`] that is the answer, however long, and this is its
+    /// length where nobody says.
     pub canvas_len: usize,
+    /// The prediction for a position is in the row before it.
+    pub shifted: bool,
     /// Key-value cache of a sequence.
     pub kv: KvLayout,
     /// Whether the model can be told its previous prediction.
     pub self_conditioning: bool,
+}
+
+impl Shape {
+    /// Canvases of an answer of `tokens`, and the length of each.
+    pub fn canvases(&self, tokens: usize) -> (usize, usize) {
+        match self.reading {
+            Reading::Cached => (tokens.div_ceil(self.canvas_len), self.canvas_len),
+            Reading::Whole => (1, tokens),
+        }
+    }
 }
 
 /// An architecture with its hyper-parameters and weights: turns a pass into ops.
@@ -50,7 +111,16 @@ pub trait Arch: Send + Sync {
 
     /// Causal pass over prompt tokens or a committed canvas: extends the KV cache, returns the hidden state
     /// of the last layer `[T, d_model]`.
-    fn prompt(&self, b: &mut ProgramBuilder, ids: Val) -> Result<Val, ComputeError>;
+    ///
+    /// # Errors
+    /// [`ComputeError::Unavailable`] with [`Reading::Whole`]; those of the ops.
+    fn prompt(&self, _b: &mut ProgramBuilder, _ids: Val) -> Result<Val, ComputeError> {
+        Err(ComputeError::Unavailable {
+            what: "pass over a prompt alone",
+            name: "prompt".into(),
+            available: "canvas, with the prompt before it".into(),
+        })
+    }
 
     /// Final norm of a hidden state, tapped as `result_norm`.
     fn result_norm(&self, b: &mut ProgramBuilder, hidden: Val) -> Result<Val, ComputeError>;
@@ -79,10 +149,15 @@ pub struct ArchSpec {
     pub name: &'static str,
     /// One line for listings.
     pub about: &'static str,
-    /// It writes one token after another: its passes can be measured, but there is nothing to denoise.
-    pub autoregressive: bool,
     /// Reads hyper-parameters and weights.
     pub load: LoadArch,
+    /// The sampler where nobody asks for another. None for autoregressive models, which write one token after another:
+    /// their passes can be measured, but there is nothing to denoise.
+    pub sampler: Option<&'static SamplerSpec>,
+    /// Parameters in which the models' makers run it, where they are not its own defaults.
+    pub defaults: &'static [(&'static str, f64)],
+    /// Names of taps in goldens where they are others, each with the tap's own.
+    pub tap_names: &'static [(&'static str, &'static str)],
     /// Shapes of well-known models, for `redraft synth`.
     pub presets: &'static [Preset],
 }
@@ -98,7 +173,8 @@ pub struct Preset {
 }
 
 /// All architectures.
-pub static ARCHS: &[ArchSpec] = &[diffusion_gemma::SPEC, gemma4::SPEC];
+pub static ARCHS: &[ArchSpec] =
+    &[diffusion_gemma::SPEC, dream::SPEC, gemma4::SPEC, llada::SPEC, llada_moe::SPEC, rnd1::SPEC];
 
 /// The architecture of a file.
 ///

@@ -9,7 +9,7 @@ use redraft_compute::cpu::peak::process_cpu_seconds;
 use redraft_compute::{Program, TapKey, rng};
 
 use super::parts::{Part, Parts, Work};
-use crate::engine::{CanvasPass, Previous, Session, TapSink, canvas_pass};
+use crate::engine::{CanvasPass, Previous, Sampling, Session, TapSink, canvas_pass};
 use crate::{Error, Model};
 
 /// What a step makes of its last hidden state.
@@ -26,7 +26,7 @@ pub enum Outputs {
 pub struct StepOptions {
     /// Positions of the canvas.
     pub rows: usize,
-    /// Tokens in the cache before it.
+    /// Tokens before it, in the cache where the model has one.
     pub prompt: usize,
     /// What is computed of the result.
     pub outputs: Outputs,
@@ -54,6 +54,8 @@ pub struct StepBench {
     model: Model,
     session: Session,
     options: StepOptions,
+    /// The part of the prompt that each step reads again.
+    lead: Vec<u32>,
     ids: Vec<u32>,
     u: Vec<f64>,
     kept: bool,
@@ -91,15 +93,16 @@ impl StepBench {
         let row = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let ids = (0..row(options.rows)).map(|p| rng::initial_id(0, 0, p, vocab_len)).collect();
         let u = (0..row(options.rows)).map(|p| rng::uniform(0, 0, 0, p)).collect();
-        let prompt: Vec<u32> =
+        let mut prompt: Vec<u32> =
             (0..row(options.prompt)).map(|p| rng::initial_id(0, 1, p, vocab_len)).collect();
+        let lead = prompt.split_off(shape.reading.cached(options.prompt));
         let mut session = model.session()?;
         let start = Instant::now();
         session.set_prompt(&mut model, &prompt, &mut Probe::new(&stop), &mut |_, _| {
             if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
         let prompt_s = start.elapsed().as_secs_f64();
-        Ok(StepBench { model, session, options, ids, u, kept: false, stop, prompt_s })
+        Ok(StepBench { model, session, options, lead, ids, u, kept: false, stop, prompt_s })
     }
 
     /// The model.
@@ -119,9 +122,13 @@ impl StepBench {
     /// Those of the pass.
     pub fn step(&mut self) -> Result<StepTime, Error> {
         let o = self.options;
-        let previous = if o.self_conditioning && self.kept { Previous::Kept { temperature: o.temperature } } else { Previous::None };
-        let sampling = (o.outputs == Outputs::Draws).then_some((o.temperature, &self.u[..]));
-        let pass = CanvasPass { ids: &self.ids, previous, sampling };
+        let previous = if o.self_conditioning && self.kept {
+            Previous::Kept { temperature: o.temperature }
+        } else {
+            Previous::None
+        };
+        let sampling = (o.outputs == Outputs::Draws).then(|| Sampling::at(o.temperature, &self.u));
+        let pass = CanvasPass { lead: &self.lead, previous, sampling, ..CanvasPass::new(&self.ids) };
         let mut probe = Probe::new(&self.stop);
         probe.logits = o.outputs == Outputs::Logits;
         probe.times_ops = o.parts;

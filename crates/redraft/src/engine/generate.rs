@@ -9,10 +9,13 @@ use redraft_compute::{TapData, TapKey, Val};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::pass::{CanvasPass, CanvasResult, Previous, TapSink, canvas_pass};
-use super::{Draws, Session, memory};
+use super::pass::{CanvasPass, CanvasResult, Previous, Sampling, TapSink, canvas_pass};
+use super::{Draws, Session, first_canvas, memory};
+use crate::arch::{Noise, Reading, Shape};
 use crate::model::hex;
-use crate::sampler::{Commit, Decision, Params, Profile, Sampler, SamplerSpec, StepView, Stop};
+use crate::sampler::{
+    Commit, Decision, PROFILES, Params, Profile, SAMPLERS, Sampler, SamplerSpec, StepView, Stop,
+};
 use crate::{Error, Model};
 
 /// Tokens of an answer where the user does not say.
@@ -22,7 +25,8 @@ pub const DEFAULT_MAX_TOKENS: usize = 512;
 pub struct Request {
     /// Prompt ids, BOS included.
     pub prompt: Vec<u32>,
-    /// Tokens of the answer at most; whole canvases are denoised and the output is cut.
+    /// Tokens of the answer at most. Whole canvases are denoised and the output is cut; where the answer is one canvas,
+    /// that is its length.
     pub max_tokens: usize,
     /// Context length; prompt and whole canvases must fit.
     pub context_len: usize,
@@ -42,10 +46,23 @@ pub struct Request {
     pub interrupt: Option<Arc<AtomicBool>>,
 }
 
-/// `DEFAULT_MAX_TOKENS`, or what the context leaves after the prompt in whole canvases.
-pub fn default_max_tokens(context_len: usize, canvas_len: usize, prompt_len: usize) -> usize {
-    let canvases = context_len.saturating_sub(prompt_len) / canvas_len.max(1);
-    DEFAULT_MAX_TOKENS.min(canvases * canvas_len).max(1)
+/// Tokens of an answer where the user does not say: [`DEFAULT_MAX_TOKENS`], or the length that the model's makers take
+/// for answers of one canvas; or what the context leaves after the prompt, in whole canvases.
+pub fn default_max_tokens(
+    shape: &Shape,
+    sampler: &SamplerSpec,
+    context_len: usize,
+    prompt_len: usize,
+) -> usize {
+    let room = context_len.saturating_sub(prompt_len).saturating_sub(sampler.reserved);
+    match shape.reading {
+        Reading::Cached => {
+            let len = shape.canvas_len.max(1);
+            DEFAULT_MAX_TOKENS.min(room / len * len)
+        }
+        Reading::Whole => shape.canvas_len.min(room),
+    }
+    .max(1)
 }
 
 /// One denoising step, everything about it.
@@ -57,7 +74,7 @@ pub struct StepEvent<'a> {
     pub step: usize,
     /// Steps of a canvas at most.
     pub steps_max: usize,
-    /// Tokens in the cache.
+    /// Tokens before the canvas.
     pub n_prefix: usize,
     /// Temperature of the step.
     pub temperature: f64,
@@ -67,11 +84,15 @@ pub struct StepEvent<'a> {
     pub uniform: &'a [f64],
     /// Fresh noise, for all positions.
     pub renoise: &'a [u32],
+    /// In canvases of masks, the positions that were masked.
+    pub open: Option<&'a [bool]>,
+    /// Uniform numbers that chose positions; empty for samplers that decide canvases of random tokens.
+    pub choice: &'a [f64],
     /// Argmax, sample and statistics.
     pub result: &'a CanvasResult,
     /// What the sampler decided.
     pub decision: &'a Decision,
-    /// Raw logits `[canvas, V]`, where [`Request::full_logits`] asks for them.
+    /// Raw logits of the open positions, `[open, V]`, before guidance, where [`Request::full_logits`] asks for them.
     pub logits: Option<&'a [f64]>,
 }
 
@@ -154,7 +175,7 @@ pub struct Digests {
     /// For the last step of each canvas, per row the f32 bits of maximum, log-sum-exp and entropy and the
     /// u32 argmax.
     pub logits: String,
-    /// Of the raw f32 logits of the last step of each canvas, row-major; where [`Request::full_logits`] asks for it.
+    /// Of the raw f32 logits of the last step of each canvas, row-major, open positions only; where [`Request::full_logits`] asks for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full: Option<String>,
 }
@@ -243,20 +264,19 @@ pub fn generate(
     on_event: &mut dyn FnMut(&Event<'_>) -> ControlFlow<()>,
 ) -> Result<Generation, Error> {
     let start = Instant::now();
-    model.refuse_autoregressive()?;
-    let len = model.shape().canvas_len;
-    let n_canvases = request.max_tokens.div_ceil(len);
+    model.sampler()?;
+    let (n_canvases, len) = model.shape().canvases(request.max_tokens);
     let answer = n_canvases.saturating_mul(len);
-    check_request(request, answer)?;
+    check_request(model.shape(), request, answer)?;
     memory::check(model, session, request, answer)?;
+    let (cached, lead) = request.prompt.split_at(model.shape().reading.cached(request.prompt.len()));
     let mut sink = LogitsSink {
         interrupt: request.interrupt.as_deref(),
         wanted: request.full_logits,
         logits: Vec::new(),
     };
-    let reused = session.set_prompt(model, &request.prompt, &mut sink, &mut |done, total| {
-        on_event(&Event::Prompt { done, total })
-    })?;
+    let reused = session
+        .set_prompt(model, cached, &mut sink, &mut |done, total| on_event(&Event::Prompt { done, total }))?;
     let mut timings = Timings { prompt: start.elapsed(), ..Timings::default() };
     let mut hashes = Hashes { logits: Sha256::new(), full: request.full_logits.then(Sha256::new) };
     let mut sampler = (request.sampler.create)(&request.params, request.profile);
@@ -270,7 +290,8 @@ pub fn generate(
             let from = committed.len() - len;
             session.extend(model, &committed[from..], &mut sink)?;
         }
-        let mut run = Canvas { model, session, request, draws, sampler: &mut *sampler, canvas, start };
+        let mut run =
+            Canvas { model, session, request, draws, lead, len, sampler: &mut *sampler, canvas, start };
         let (mut ids, report, first) = run.denoise(&mut sink, &mut hashes, on_event)?;
         if canvas == 0 {
             timings.first_draft = first;
@@ -321,7 +342,7 @@ pub fn generate(
     })
 }
 
-fn check_request(request: &Request, answer: usize) -> Result<(), Error> {
+fn check_request(shape: &Shape, request: &Request, answer: usize) -> Result<(), Error> {
     if request.prompt.is_empty() {
         return Err(Error::Request {
             what: "prompt".into(),
@@ -336,6 +357,24 @@ fn check_request(request: &Request, answer: usize) -> Result<(), Error> {
             found: "0".into(),
         });
     }
+    let masks = matches!(shape.noise, Noise::Mask(_));
+    if request.sampler.masks != masks {
+        let fit = SAMPLERS.iter().filter(|s| s.masks == masks).map(|s| s.name).collect::<Vec<_>>().join(", ");
+        let begins = if masks { "mask tokens" } else { "random tokens" };
+        return Err(Error::Request {
+            what: format!("sampler for a model whose canvas begins as {begins}"),
+            expected: fit,
+            found: request.sampler.name.into(),
+        });
+    }
+    if masks && request.profile.name != PROFILES[0].name {
+        return Err(Error::Request {
+            what: "profile of a model whose canvas begins as mask tokens".into(),
+            expected: format!("{}, which each of them has", PROFILES[0].name),
+            found: request.profile.name.into(),
+        });
+    }
+    let answer = answer.saturating_add(request.sampler.reserved);
     if request.prompt.len().saturating_add(answer) > request.context_len {
         return Err(Error::ContextOverflow {
             prompt: request.prompt.len(),
@@ -352,6 +391,10 @@ struct Canvas<'a> {
     session: &'a Session,
     request: &'a Request,
     draws: &'a dyn Draws,
+    /// The part of the prompt that is read again in each step.
+    lead: &'a [u32],
+    /// Positions.
+    len: usize,
     sampler: &'a mut dyn Sampler,
     canvas: usize,
     start: Instant,
@@ -366,39 +409,64 @@ impl Canvas<'_> {
         hashes: &mut Hashes,
         on_event: &mut dyn FnMut(&Event<'_>) -> ControlFlow<()>,
     ) -> Result<(Vec<u32>, CanvasReport, Duration), Error> {
-        let len = self.model.shape().canvas_len;
-        let n_prefix = self.session.tokens().len();
-        let feedback = self.request.self_conditioning && self.model.shape().self_conditioning;
+        let len = self.len;
+        let n_prefix = self.session.tokens().len() + self.lead.len();
+        let shape = self.model.shape();
+        let (noise, feedback) = (shape.noise, self.request.self_conditioning && shape.self_conditioning);
+        let tail = vec![self.model.tokenizer().pad().unwrap_or(0); self.request.sampler.reserved];
         let drawn = match self.draws.recorded() {
             true => self.canvas,
             false => self.request.profile.draws_of(self.canvas),
         };
-        let mut ids = self.draws.initial(drawn, len);
+        let mut ids = first_canvas(noise, self.draws, drawn, len);
         let mut accepted_per_step = Vec::new();
         let mut first_draft = Duration::ZERO;
-        self.sampler.begin();
+        self.sampler.begin(&vec![true; len]);
         let mut step = 0;
         loop {
-            let temperature = self.sampler.temperature(step);
+            let ask = self.sampler.ask(step);
             let uniform = self.draws.uniform(drawn, step, len);
+            let open: Vec<bool> = ids.iter().map(|&id| noise.is_open(id)).collect();
+            let masked = matches!(noise, Noise::Mask(_)).then_some(&open[..]);
             let previous = match step {
-                1.. if feedback => Previous::Kept { temperature: self.sampler.temperature(step - 1) },
+                1.. if feedback => Previous::Kept { temperature: self.sampler.ask(step - 1).temperature },
                 _ => Previous::None,
             };
-            let pass = CanvasPass { ids: &ids, previous, sampling: Some((temperature, &uniform)) };
+            let pass = CanvasPass {
+                lead: self.lead,
+                ids: &ids,
+                tail: &tail,
+                open: masked,
+                previous,
+                sampling: Some(Sampling { ask, uniform: &uniform }),
+            };
             let mut result = canvas_pass(self.model, self.session, pass, sink)?;
             if let Some(sampled) = self.draws.sampled(drawn, step) {
                 result.sample = sampled;
             }
-            let renoise = self.draws.renoise(drawn, step, len);
-            let decision = self.sampler.step(StepView {
+            // Canvases of masks are never re-noised, and positions of other canvases are not chosen at random.
+            let (renoise, choice) = match noise {
+                Noise::Uniform => (self.draws.renoise(drawn, step, len), Vec::new()),
+                Noise::Mask(_) => (Vec::new(), self.draws.choice(drawn, step, len)),
+            };
+            let mut decision = self.sampler.step(StepView {
                 step,
                 canvas: &ids,
+                open: &open,
                 argmax: &result.argmax,
                 sample: &result.sample,
+                lse: &result.lse,
                 entropy: &result.entropy,
+                first: &result.first,
+                second: &result.second,
+                sampled: &result.sampled,
                 renoise: &renoise,
+                choice: &choice,
+                end_ids: &self.request.end_ids,
             });
+            if decision.stop.is_none() && self.ended(noise, &decision.canvas) {
+                decision.stop = Some(Stop::Converged);
+            }
             accepted_per_step.push(decision.n_accepted());
             if step == 0 {
                 first_draft = self.start.elapsed();
@@ -408,10 +476,12 @@ impl Canvas<'_> {
                 step,
                 steps_max: self.sampler.max_steps(),
                 n_prefix,
-                temperature,
+                temperature: ask.temperature,
                 canvas_in: &ids,
                 uniform: &uniform,
                 renoise: &renoise,
+                open: masked,
+                choice: &choice,
                 result: &result,
                 decision: &decision,
                 logits: sink.wanted.then_some(&sink.logits[..]),
@@ -422,14 +492,22 @@ impl Canvas<'_> {
             if let Some(stop) = decision.stop {
                 hashes.last_step(&result, &sink.logits);
                 let report = CanvasReport { steps: step + 1, stop, accepted_per_step };
-                let committed = match self.request.profile.commit {
-                    Commit::Argmax => result.argmax,
-                    Commit::Canvas => decision.canvas,
+                let committed = match (noise, self.request.profile.commit) {
+                    (Noise::Uniform, Commit::Argmax) => result.argmax,
+                    (Noise::Mask(_), _) | (_, Commit::Canvas) => decision.canvas,
                 };
                 return Ok((committed, report, first_draft));
             }
             ids = decision.canvas;
             step += 1;
         }
+    }
+
+    /// Whether nothing that follows can change the answer: it has an end, everything before that is decided, and what is
+    /// decided stays.
+    fn ended(&self, noise: Noise, canvas: &[u32]) -> bool {
+        let Noise::Mask(_) = noise else { return false };
+        let first = canvas.iter().find(|&&id| noise.is_open(id) || self.request.end_ids.contains(&id));
+        first.is_some_and(|&id| !noise.is_open(id))
     }
 }

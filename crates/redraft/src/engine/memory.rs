@@ -8,9 +8,10 @@ use redraft_compute::{
 };
 use redraft_gguf::available_memory;
 
-use super::pass::{CanvasPass, Previous, canvas_pass, prompt};
+use super::pass::{CanvasPass, Previous, Sampling, canvas_pass, prompt};
 use super::session::{PROMPT_CHUNK, kept};
 use super::{Request, Session};
+use crate::sampler::Ask;
 use crate::{Error, Model};
 
 /// Buffers that a thread of the backend keeps for itself: scores, panels.
@@ -30,17 +31,23 @@ pub struct MemoryEstimate {
 }
 
 impl MemoryEstimate {
-    /// That of an answer of `answer` tokens, whole canvases, to a prompt of `prompt_len`.
+    /// That of an answer of `answer` tokens, whole canvases, to a prompt of `prompt_len`, for a sampler that wants `ask` of
+    /// a step.
     ///
     /// # Errors
     /// Those of building the passes.
-    pub fn of(model: &mut Model, prompt_len: usize, answer: usize) -> Result<MemoryEstimate, Error> {
+    pub fn of(
+        model: &mut Model,
+        prompt_len: usize,
+        answer: usize,
+        ask: Ask,
+    ) -> Result<MemoryEstimate, Error> {
         let capabilities = model.backend.capabilities();
         let number = if capabilities.precision == Precision::F64 { 8 } else { 4 };
         let tokens = prompt_len.saturating_add(answer);
         let kv_bytes = kv_bytes(model, model.kv_type(), tokens).saturating_mul(number / 4);
         let threads = capabilities.threads.saturating_mul(THREAD_BYTES);
-        let peak = peak_numbers(model, prompt_len, answer)?;
+        let peak = peak_numbers(model, prompt_len, answer, ask)?;
         let buffer_bytes = peak.saturating_mul(number).saturating_add(threads);
         Ok(MemoryEstimate { kv_bytes: kv_bytes as u64, buffer_bytes: buffer_bytes as u64 })
     }
@@ -78,7 +85,8 @@ pub(super) fn check(
     if kv < SMALL_BYTES && model.weights_bytes() < SMALL_BYTES {
         return Ok(());
     }
-    let need = MemoryEstimate::of(model, request.prompt.len(), answer)?;
+    let ask = (request.sampler.create)(&request.params, request.profile).ask(0);
+    let need = MemoryEstimate::of(model, request.prompt.len(), answer, ask)?;
     let held = model.backend.seq_bytes(session.seq())? as u64;
     check_against(model, need, held, tokens, available_memory())
 }
@@ -101,26 +109,34 @@ fn check_against(
 }
 
 /// Builds the largest passes as they will be, for a backend that only adds up.
-fn peak_numbers(model: &mut Model, prompt_len: usize, answer: usize) -> Result<usize, Error> {
+fn peak_numbers(model: &mut Model, prompt_len: usize, answer: usize, ask: Ask) -> Result<usize, Error> {
     let peak = Arc::new(AtomicUsize::new(0));
     let capabilities = model.backend.capabilities();
     let sizer = Sizer { capabilities, peak: Arc::clone(&peak) };
     let backend = std::mem::replace(&mut model.backend, Box::new(sizer));
-    let built = build(model, prompt_len, answer);
+    let built = build(model, prompt_len, answer, ask);
     model.backend = backend;
     built?;
     Ok(peak.load(Ordering::Relaxed))
 }
 
-fn build(model: &mut Model, prompt_len: usize, answer: usize) -> Result<(), Error> {
-    let len = model.shape().canvas_len;
+fn build(model: &mut Model, prompt_len: usize, answer: usize, ask: Ask) -> Result<(), Error> {
+    let shape = model.shape();
+    let (_, len) = shape.canvases(answer);
+    let cached = shape.reading.cached(prompt_len);
+    let previous = match shape.self_conditioning {
+        true => Previous::Kept { temperature: ask.temperature },
+        false => Previous::None,
+    };
     let seq = SeqId(0);
-    // A committed canvas goes through a prompt pass, too.
-    let rows = prompt_len.clamp(1, PROMPT_CHUNK).max(if answer > len { len } else { 1 });
-    prompt(model, seq, 0, &vec![0; rows], &mut ())?;
-    let (ids, uniform) = (vec![0; len], vec![0.5; len]);
-    let previous = if model.shape().self_conditioning { Previous::Kept { temperature: 1.0 } } else { Previous::None };
-    let pass = CanvasPass { ids: &ids, previous, sampling: Some((1.0, &uniform)) };
+    if cached > 0 {
+        // A committed canvas goes through a prompt pass, too.
+        let rows = cached.clamp(1, PROMPT_CHUNK).max(if answer > len { len } else { 1 });
+        prompt(model, seq, 0, &vec![0; rows], &mut ())?;
+    }
+    let (lead, ids, uniform) = (vec![0; prompt_len - cached], vec![0; len], vec![0.5; len]);
+    let sampling = Some(Sampling { ask, uniform: &uniform });
+    let pass = CanvasPass { lead: &lead, previous, sampling, ..CanvasPass::new(&ids) };
     canvas_pass(model, &Session::new(seq), pass, &mut ())?;
     Ok(())
 }
@@ -179,13 +195,13 @@ mod tests {
     fn what_does_not_fit_is_refused_with_numbers_and_advice() {
         let mut model = Model::embedded(&LoadOptions::default()).unwrap();
         let shape = model.shape().clone();
-        let need = MemoryEstimate::of(&mut model, 1000, 10 * shape.canvas_len).unwrap();
+        let need = MemoryEstimate::of(&mut model, 1000, 10 * shape.canvas_len, Ask::default()).unwrap();
         let tokens = 1000 + 10 * shape.canvas_len;
         let row: usize = shape.kv.widths.iter().map(|w| 2 * 4 * w).sum();
         assert_eq!(need.kv_bytes, (row * tokens) as u64);
         // A chunk of the prompt alone has its input, its norm and a projection of it alive at once.
         assert!(need.buffer_bytes > (3 * 4 * PROMPT_CHUNK * shape.d_model) as u64);
-        let short = MemoryEstimate::of(&mut model, 10, shape.canvas_len).unwrap();
+        let short = MemoryEstimate::of(&mut model, 10, shape.canvas_len, Ask::default()).unwrap();
         assert!(short.buffer_bytes < need.buffer_bytes);
 
         let check = |available| check_against(&model, need, 0, tokens, available);

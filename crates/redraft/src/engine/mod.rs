@@ -7,12 +7,12 @@ mod overflow;
 mod pass;
 mod session;
 
-pub use draws::{Draws, Philox};
+pub use draws::{Draws, Philox, first_canvas};
 pub use generate::{
     CanvasReport, DEFAULT_MAX_TOKENS, Digests, Event, Finish, Generation, Request, StepEvent, Timings,
     default_max_tokens, generate,
 };
 pub use memory::MemoryEstimate;
 pub use overflow::turns_to_drop;
-pub use pass::{CanvasPass, CanvasResult, Previous, TapSink, canvas_pass};
+pub use pass::{CanvasPass, CanvasResult, Previous, Sampling, TapSink, canvas_pass};
 pub use session::Session;

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use redraft_compute::op::{Distribution, Logits, STATS};
+use redraft_compute::op::{Distribution, Factor, Logits, STATS};
 use redraft_compute::{
-    InputData, Kind, Observer, Program, ProgramBuilder, SeqId, Slot, TapData, TapKey, Val,
+    ComputeError, InputData, Kind, Observer, Program, ProgramBuilder, SeqId, Slot, TapData, TapKey, Val,
 };
 
 use super::Session;
+use crate::arch::Noise;
+use crate::sampler::Ask;
 use crate::{Error, Model};
 
 /// What stays in the backend from one step to the next: the final hidden states, and the statistics of the logits that
@@ -15,6 +17,8 @@ use crate::{Error, Model};
 const HIDDEN: Slot = Slot(0);
 const STATISTICS: Slot = Slot(1);
 const TILES: Slot = Slot(2);
+/// The logits without the prompt, for those with it to be guided by.
+const UNGUIDED: Slot = Slot(3);
 
 /// Looks at taps while a pass runs, and may ask it to stop.
 pub trait TapSink {
@@ -63,27 +67,91 @@ pub enum Previous<'a> {
 /// A canvas pass.
 #[derive(Debug, Clone, Copy)]
 pub struct CanvasPass<'a> {
-    /// Token ids, as many as the canvas is long.
+    /// Tokens before the canvas that are not in the cache.
+    pub lead: &'a [u32],
+    /// Token ids of the canvas.
     pub ids: &'a [u32],
+    /// Tokens after the canvas.
+    pub tail: &'a [u32],
+    /// The positions of the canvas that are to be predicted; none is all.
+    pub open: Option<&'a [bool]>,
     /// The previous prediction.
     pub previous: Previous<'a>,
-    /// Temperature and the uniform numbers to sample with; without them only taps are computed.
-    pub sampling: Option<(f64, &'a [f64])>,
+    /// How to sample; without it only taps are computed, the logits of each row as it comes out of the model.
+    pub sampling: Option<Sampling<'a>>,
 }
 
-/// What a pass with sampling computed, per position.
+impl<'a> CanvasPass<'a> {
+    /// A pass over these ids alone, without a previous prediction and without sampling.
+    pub fn new(ids: &'a [u32]) -> CanvasPass<'a> {
+        CanvasPass { lead: &[], ids, tail: &[], open: None, previous: Previous::None, sampling: None }
+    }
+}
+
+/// How the tokens of a pass are sampled.
+#[derive(Debug, Clone, Copy)]
+pub struct Sampling<'a> {
+    /// What the sampler wants.
+    pub ask: Ask,
+    /// Uniform numbers, one per position of the canvas.
+    pub uniform: &'a [f64],
+}
+
+impl<'a> Sampling<'a> {
+    /// At a temperature, without anything else.
+    pub fn at(temperature: f64, uniform: &'a [f64]) -> Sampling<'a> {
+        Sampling { ask: Ask { temperature, ..Ask::default() }, uniform }
+    }
+}
+
+/// What a pass with sampling computed, per position of the canvas. Where a position was not to be predicted, argmax and
+/// sample are what stands there and the numbers are 0.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CanvasResult {
     /// Most likely ids.
     pub argmax: Vec<u32>,
     /// Drawn ids.
     pub sample: Vec<u32>,
-    /// Largest processed logit.
+    /// Largest logit.
     pub max: Vec<f32>,
-    /// Log-sum-exp of the processed logits.
+    /// Log-sum-exp of the logits.
     pub lse: Vec<f32>,
     /// Entropy in nats.
     pub entropy: Vec<f32>,
+    /// Logit of the argmax; empty where nobody asked.
+    pub first: Vec<f32>,
+    /// Largest logit of another id; empty where nobody asked.
+    pub second: Vec<f32>,
+    /// Logit of the sample; empty where nobody asked.
+    pub sampled: Vec<f32>,
+}
+
+impl CanvasResult {
+    /// Puts the rows of predicted positions to their places in the canvas.
+    fn spread(self, ids: &[u32], open: &[bool]) -> CanvasResult {
+        fn place<T: Copy>(rows: Vec<T>, open: &[bool], closed: impl Fn(usize) -> T) -> Vec<T> {
+            if rows.is_empty() {
+                return rows;
+            }
+            let mut rows = rows.into_iter();
+            let at = |(i, &open): (usize, &bool)| match open {
+                true => rows.next().unwrap_or_else(|| closed(i)),
+                false => closed(i),
+            };
+            open.iter().enumerate().map(at).collect()
+        }
+        let number = |rows| place(rows, open, |_| 0.0);
+        CanvasResult {
+            argmax: place(self.argmax, open, |i| ids[i]),
+            sample: place(self.sample, open, |i| ids[i]),
+            max: number(self.max),
+            lse: number(self.lse),
+            entropy: number(self.entropy),
+            first: number(self.first),
+            second: number(self.second),
+            sampled: number(self.sampled),
+        }
+    }
 }
 
 /// Joins a sink with the outputs of a pass.
@@ -92,7 +160,8 @@ struct Watch<'a> {
     result: CanvasResult,
 }
 
-/// Index of the argmax among the outputs of a pass.
+/// Indices among the outputs of a pass: statistics, argmax, sample, and the worth of both where it is asked for.
+const STATS_OUT: usize = 0;
 const ARGMAX: usize = 1;
 
 impl Observer for Watch<'_> {
@@ -106,17 +175,27 @@ impl Observer for Watch<'_> {
 
     fn output(&mut self, index: usize, _val: Val, data: TapData<'_>) {
         let r = &mut self.result;
-        let mut stats = |[max, lse, entropy, _]: [f32; STATS]| {
-            r.max.push(max);
-            r.lse.push(lse);
-            r.entropy.push(entropy);
-        };
-        match data {
-            TapData::F32(x) => x.as_chunks().0.iter().for_each(|&row| stats(row)),
-            TapData::F64(x) => x.as_chunks().0.iter().for_each(|row| stats(row.map(|x: f64| x as f32))),
+        let reals: Vec<f32> = match data {
+            TapData::F32(x) => x.to_vec(),
+            TapData::F64(x) => x.iter().map(|&x| x as f32).collect(),
             // Ids come out of a vocabulary that fits i32.
-            TapData::I32(x) if index == ARGMAX => r.argmax.extend(x.iter().map(|&id| id as u32)),
-            TapData::I32(x) => r.sample.extend(x.iter().map(|&id| id as u32)),
+            TapData::I32(x) => {
+                let picks = if index == ARGMAX { &mut r.argmax } else { &mut r.sample };
+                return picks.extend(x.iter().map(|&id| id as u32));
+            }
+        };
+        if index == STATS_OUT {
+            for &[max, lse, entropy, _] in reals.as_chunks::<STATS>().0 {
+                r.max.push(max);
+                r.lse.push(lse);
+                r.entropy.push(entropy);
+            }
+        } else {
+            for &[first, second, sampled] in reals.as_chunks().0 {
+                r.first.push(first);
+                r.second.push(second);
+                r.sampled.push(sampled);
+            }
         }
     }
 
@@ -160,7 +239,7 @@ fn run(
     model.gguf().check()?;
     match done {
         Ok(()) => Ok(watch.result),
-        Err(redraft_compute::ComputeError::Interrupted) => Err(Error::Interrupted),
+        Err(ComputeError::Interrupted) => Err(Error::Interrupted),
         Err(e) => Err(e.into()),
     }
 }
@@ -192,16 +271,77 @@ pub(crate) fn prompt(
 /// Bidirectional pass over a canvas after what `session` holds; the cache stays as it is.
 ///
 /// # Errors
-/// An id outside the vocabulary; those of the ops, naming layer and tap.
+/// An id outside the vocabulary; as many open positions or uniform numbers as the canvas has not; more than a temperature
+/// asked of a model that has no mask token; those of the ops, naming layer and tap.
 pub fn canvas_pass(
     model: &mut Model,
     session: &Session,
     pass: CanvasPass<'_>,
     sink: &mut dyn TapSink,
 ) -> Result<CanvasResult, Error> {
-    let vocab_len = model.shape().vocab_len;
+    let len = |what: &str, found: usize| match found == pass.ids.len() {
+        true => Ok(()),
+        false => Err(Error::Request {
+            what: format!("{what} of a canvas"),
+            expected: format!("one for each of {} positions", pass.ids.len()),
+            found: found.to_string(),
+        }),
+    };
+    pass.open.map_or(Ok(()), |open| len("open positions", open.len()))?;
+    pass.sampling.map_or(Ok(()), |s| len("uniform numbers", s.uniform.len()))?;
+    let ask = pass.sampling.map(|s| s.ask).unwrap_or_default();
+    let plain = Ask { temperature: ask.temperature, ..Ask::default() };
+    match model.shape().noise {
+        Noise::Uniform if ask != plain => {
+            return Err(Error::Request {
+                what: "what a sampler asks of a model that has no mask token".into(),
+                expected: "a temperature alone".into(),
+                found: format!("{ask:?}"),
+            });
+        }
+        Noise::Mask(mask) if ask.cfg_scale > 0.0 => {
+            let lead = vec![mask; pass.lead.len()];
+            let unguided = CanvasPass { lead: &lead, ..pass };
+            one_pass(model, session, unguided, Guidance::Keep, &mut Unwatched(sink))?;
+            return one_pass(model, session, pass, Guidance::By(ask.cfg_scale), sink);
+        }
+        _ => {}
+    }
+    one_pass(model, session, pass, Guidance::None, sink)
+}
+
+/// A sink that sees no taps, and is interrupted as the one in it.
+struct Unwatched<'a>(&'a dyn TapSink);
+
+impl TapSink for Unwatched<'_> {
+    fn interrupted(&self) -> bool {
+        self.0.interrupted()
+    }
+}
+
+/// What a pass has to do with classifier-free guidance.
+#[derive(Debug, Clone, Copy)]
+enum Guidance {
+    None,
+    /// Keep the logits, to be guided by.
+    Keep,
+    /// Guide by those that were kept.
+    By(f64),
+}
+
+fn one_pass(
+    model: &mut Model,
+    session: &Session,
+    pass: CanvasPass<'_>,
+    guidance: Guidance,
+    sink: &mut dyn TapSink,
+) -> Result<CanvasResult, Error> {
+    let shape = model.shape();
+    let (vocab_len, shifted) = (shape.vocab_len, shape.shifted && pass.sampling.is_some());
     let n_past = session.tokens().len();
-    let ids = as_input(pass.ids, vocab_len, "canvas")?;
+    let mut ids = as_input(pass.lead, vocab_len, "prompt")?;
+    ids.extend(as_input(pass.ids, vocab_len, "canvas")?);
+    ids.extend(as_input(pass.tail, vocab_len, "tail")?);
     let mut b = ProgramBuilder::new(&model.weights, n_past, ids.len());
     b.set_numerics(model.numerics);
     let mut inputs = Vec::new();
@@ -211,9 +351,9 @@ pub fn canvas_pass(
     let previous = match pass.previous {
         Previous::None => None,
         Previous::Kept { temperature } => {
-            let hidden = b.kept(HIDDEN, model.shape().d_model)?;
-            let stats = b.kept(STATISTICS, STATS)?;
-            let tiles = b.kept(TILES, 2 * Logits::tiles(vocab_len))?;
+            let hidden = b.kept(HIDDEN, ids.len(), model.shape().d_model)?;
+            let stats = b.kept(STATISTICS, ids.len(), STATS)?;
+            let tiles = b.kept(TILES, ids.len(), 2 * Logits::tiles(vocab_len))?;
             Some(Distribution { logits: b.logits(hidden, Some(head), 1.0 / temperature), stats, tiles })
         }
         Previous::Given(x) => {
@@ -224,30 +364,106 @@ pub fn canvas_pass(
     };
     let tables = model.arch.position_inputs(n_past, ids.len());
     inputs.extend(tables.iter().map(|t| InputData::F64(t)));
-    let hidden = model.arch.canvas(&mut b, v, previous)?; // [T, n]
-    let raw = match sink.wants(TapKey { name: "logits", layer: None }) {
+    let mut hidden = model.arch.canvas(&mut b, v, previous)?; // [T, d_model]
+
+    // The rows whose logits are wanted, R of them: what is not asked for costs a product with the vocabulary.
+    let open = |i: usize| pass.open.is_none_or(|open| open[i]);
+    let positions: Vec<usize> = (0..pass.ids.len()).filter(|&i| open(i)).collect();
+    // The first position of a sequence has no row before it and keeps its own.
+    let row = |i: &usize| (pass.lead.len() + i).saturating_sub(usize::from(shifted)) as u32;
+    let rows: Vec<u32> = positions.iter().map(row).collect();
+    if !rows.iter().copied().eq(0..ids.len() as u32) {
+        hidden = b.take_rows(hidden, rows)?; // [R, d_model]
+    }
+    // Statistics and samples are computed tile by tile. The logits as a whole are made for those who look at them, and
+    // where ids are taken out of them or they are guided.
+    let noise = model.shape().noise;
+    let masked = pass.sampling.is_some() && matches!(noise, Noise::Mask(_));
+    let raw = match masked || sink.wants(TapKey { name: "logits", layer: None }) {
         true => {
-            let raw = b.head(hidden, head)?; // [T, V]
+            let raw = b.head(hidden, head)?; // [R, V]
             b.tap("logits", raw);
             Some(raw)
         }
         false => None,
     };
-    if let Some((temperature, u)) = pass.sampling {
-        let scale = 1.0 / temperature;
-        // The same bits either way.
-        let logits = match raw {
-            Some(raw) => b.logits(raw, None, scale),
-            None => b.logits(hidden, Some(head), scale),
-        };
-        let u_in = b.input("u", 1, Kind::Real)?;
-        inputs.push(InputData::F64(u));
-        let (of, argmax) = b.token_stats(logits)?;
-        let sample = b.token_sample(of, u_in)?;
-        [of.stats, argmax, sample].into_iter().for_each(|v| b.output(v));
-        b.keep(hidden, HIDDEN);
-        b.keep(of.stats, STATISTICS);
-        b.keep(of.tiles, TILES);
+    let uniform: Vec<f64>;
+    match (pass.sampling, guidance, raw) {
+        (Some(_), Guidance::Keep, Some(raw)) => b.keep(raw, UNGUIDED),
+        (None, ..) => {}
+        (Some(Sampling { ask, uniform: u }), ..) => {
+            uniform = positions.iter().map(|&i| u[i]).collect();
+            let u = b.input_rows("u", positions.len(), 1, Kind::Real)?;
+            inputs.push(InputData::F64(&uniform));
+            match (noise, raw) {
+                (Noise::Mask(mask), Some(mut logits)) => {
+                    if let Guidance::By(scale) = guidance {
+                        let without = b.kept(UNGUIDED, positions.len(), vocab_len)?;
+                        logits = guided(&mut b, logits, without, scale)?;
+                    }
+                    sampled(&mut b, logits, u, &ask, mask)?;
+                }
+                _ => {
+                    // The same bits either way.
+                    let (x, head) = raw.map_or((hidden, Some(head)), |raw| (raw, None));
+                    let (of, argmax) = b.token_stats(b.logits(x, head, 1.0 / ask.temperature))?;
+                    let sample = b.token_sample(of, u)?;
+                    [of.stats, argmax, sample].into_iter().for_each(|v| b.output(v));
+                    if model.shape().self_conditioning {
+                        b.keep(hidden, HIDDEN);
+                        b.keep(of.stats, STATISTICS);
+                        b.keep(of.tiles, TILES);
+                    }
+                }
+            }
+        }
     }
-    run(model, session.seq(), &b.finish(), &inputs, sink)
+    let result = run(model, session.seq(), &b.finish(), &inputs, sink)?;
+    Ok(match pass.open {
+        Some(open) => result.spread(pass.ids, open),
+        None => result,
+    })
+}
+
+/// `without + (scale + 1) (with - without)`.
+fn guided(b: &mut ProgramBuilder, with: Val, without: Val, scale: f64) -> Result<Val, ComputeError> {
+    let minus = b.scale(without, Factor::Const(-1.0))?;
+    let away = b.add(with, minus)?;
+    let away = b.scale(away, Factor::Const(scale + 1.0))?;
+    b.add(without, away)
+}
+
+/// Appends temperature, restrictions and the statistics of `logits` `[R, V]`, which become outputs.
+///
+/// The mask token is never picked. How sure the model is of what is picked counts it: that is what the reference
+/// programs' samplers do, which could pick it, too.
+fn sampled(b: &mut ProgramBuilder, logits: Val, u: Val, ask: &Ask, mask: u32) -> Result<(), ComputeError> {
+    let scaled = match ask.temperature == 1.0 {
+        true => logits,
+        false => b.scale(logits, Factor::Const(1.0 / ask.temperature))?,
+    }; // [R, V]
+    let counted = if ask.raw_stats { logits } else { restricted(b, scaled, &[], ask)? };
+    let (of, _) = b.token_stats(b.logits(counted, None, 1.0))?;
+    let stats = of.stats;
+    let allowed = restricted(b, scaled, &[mask], ask)?;
+    let (of, argmax) = b.token_stats(b.logits(allowed, None, 1.0))?;
+    let sample = b.token_sample(of, u)?;
+    [stats, argmax, sample].into_iter().for_each(|v| b.output(v));
+    if ask.worth {
+        let worth = b.pick_stats(counted, argmax, sample)?;
+        b.output(worth);
+    }
+    Ok(())
+}
+
+/// Leaves those ids of `x` `[R, V]` that are asked for, without those of `ban`.
+fn restricted(b: &mut ProgramBuilder, x: Val, ban: &[u32], ask: &Ask) -> Result<Val, ComputeError> {
+    match (ask.top_k, ask.top_p) {
+        (0, 1.0) if ban.is_empty() => Ok(x),
+        (k, p) if k > 0 && p < 1.0 && ask.top_p_first => {
+            let x = b.restrict(x, ban, 0, p)?;
+            b.restrict(x, &[], k, 1.0)
+        }
+        (k, p) => b.restrict(x, ban, k, p),
+    }
 }

@@ -1,4 +1,4 @@
-//! Self-attention with grouped queries, per-head norms and rotary positions (pairs `(i, i + n_rot / 2)`).
+//! Self-attention with grouped queries, per-head norms, biases and rotary positions, as an architecture needs them.
 
 use redraft_compute::math::rope_table;
 use redraft_compute::op::{Mask, RopeStyle};
@@ -35,90 +35,134 @@ pub(crate) struct Heads {
     pub dim: usize,
 }
 
-/// Weights and sizes of one attention layer with norms over single heads.
+/// Norms over single heads, before the rotation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HeadNorms {
+    /// None.
+    None,
+    /// Of queries and keys.
+    QueryKey,
+    /// Of queries, keys and values; that of the values has no weight.
+    QueryKeyValue,
+}
+
+/// How the attention of an architecture or layer works.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AttentionKind {
+    /// Heads.
+    pub heads: Heads,
+    /// The values have a projection of their own; else they are the raw key projection.
+    pub own_values: bool,
+    /// Queries, keys and values have biases.
+    pub bias: bool,
+    /// Norms over heads.
+    pub norms: HeadNorms,
+    /// Of the norms.
+    pub eps: f32,
+    /// Which channels are rotated together.
+    pub style: RopeStyle,
+    /// Factor on the scores.
+    pub scale: f64,
+}
+
+/// A projection.
+#[derive(Debug, Clone, Copy)]
+struct Projection {
+    weight: WeightId,
+    bias: Option<WeightId>,
+}
+
+/// Weights and sizes of one attention layer.
 #[derive(Debug, Clone)]
 pub(crate) struct SelfAttention {
-    wq: WeightId,
-    wk: WeightId,
-    /// None: the values are the raw key projection.
-    wv: Option<WeightId>,
+    q: Projection,
+    k: Projection,
+    v: Option<Projection>,
     wo: WeightId,
-    q_norm: WeightId,
-    k_norm: WeightId,
-    /// Of the norms of queries, keys and values; that of the values has no weight.
-    eps: f32,
-    heads: Heads,
-    /// Factor on the scores.
-    scale: f64,
+    /// Of queries and keys.
+    norms: Option<(WeightId, WeightId)>,
+    kind: AttentionKind,
 }
 
 impl SelfAttention {
-    /// The tensors `{prefix}q.weight`, `k`, `v` (with `own_values`), `output`, `q_norm`, `k_norm`.
+    /// The tensors `{prefix}q.weight`, `k`, `v`, `output`, `q_norm`, `k_norm`, `q.bias`, `k.bias`, `v.bias`, as far as
+    /// `kind` asks for them.
     pub(crate) fn load(
         w: &mut WeightLoader<'_>,
         prefix: &str,
         d_model: usize,
-        heads: Heads,
-        own_values: bool,
-        eps: f32,
-        scale: f64,
+        kind: AttentionKind,
     ) -> SelfAttention {
-        let name = |n: &str| format!("{prefix}{n}.weight");
+        let heads = kind.heads;
         let (q_width, kv_width) = (heads.q * heads.dim, heads.kv * heads.dim);
-        SelfAttention {
-            wq: w.matrix(&name("q"), q_width, d_model),
-            wk: w.matrix(&name("k"), kv_width, d_model),
-            wv: own_values.then(|| w.matrix(&name("v"), kv_width, d_model)),
-            wo: w.matrix(&name("output"), d_model, q_width),
-            q_norm: w.vector(&name("q_norm"), heads.dim),
-            k_norm: w.vector(&name("k_norm"), heads.dim),
-            eps,
-            heads,
-            scale,
-        }
+        let mut projection = |n: &str, width| Projection {
+            weight: w.matrix(&format!("{prefix}{n}.weight"), width, d_model),
+            bias: kind.bias.then(|| w.vector(&format!("{prefix}{n}.bias"), width)),
+        };
+        let q = projection("q", q_width);
+        let k = projection("k", kv_width);
+        let v = kind.own_values.then(|| projection("v", kv_width));
+        let mut norm = |n: &str| w.vector(&format!("{prefix}{n}.weight"), heads.dim);
+        let norms = (kind.norms != HeadNorms::None).then(|| (norm("q_norm"), norm("k_norm")));
+        let wo = w.matrix(&format!("{prefix}output.weight"), d_model, q_width);
+        SelfAttention { q, k, v, wo, norms, kind }
     }
 
-    /// Appends the layer for the normed input `h` `[T, d_model]`; `table` is the rotary table of the pass.
-    /// With `append`, keys and values extend the cache. Returns the projected result `[T, d_model]`.
+    /// Appends the layer for the normed input `h` `[T, d_model]`; `table` is the rotary table of the pass. `cache`: the
+    /// keys and values of this layer in the KV cache come before those of the pass; with `append`, these extend it.
+    /// Returns the projected result `[T, d_model]`.
     pub(crate) fn build(
         &self,
         b: &mut ProgramBuilder,
         h: Val,
         table: Val,
-        layer: usize,
         mask: Mask,
-        append: bool,
+        cache: Option<Cache>,
     ) -> Result<Val, ComputeError> {
-        let (d, eps) = (self.heads.dim, self.eps);
-        let q = b.matmul(h, self.wq)?; // [T, heads * d]
+        let AttentionKind { heads, eps, style, .. } = self.kind;
+        let d = heads.dim;
+        let mut q = b.matmul_bias(h, self.q.weight, self.q.bias)?; // [T, heads * d]
         b.tap("Qcur", q);
-        let k = b.matmul(h, self.wk)?; // [T, kv_heads * d]
+        let mut k = b.matmul_bias(h, self.k.weight, self.k.bias)?; // [T, kv_heads * d]
         b.tap("Kcur", k);
-        let v = self.wv.map_or(Ok(k), |w| b.matmul(h, w))?; // [T, kv_heads * d]
+        let mut v = self.v.map_or(Ok(k), |p| b.matmul_bias(h, p.weight, p.bias))?; // [T, kv_heads * d]
         b.tap("Vcur", v);
-        let q = b.rms_norm(q, Some(self.q_norm), eps, d)?;
-        b.tap("Qcur_normed", q);
-        let k = b.rms_norm(k, Some(self.k_norm), eps, d)?;
-        b.tap("Kcur_normed", k);
-        let v = b.rms_norm(v, None, eps, d)?;
-        b.tap("Vcur_normed", v);
-        let q = b.rope(q, table, d, RopeStyle::Neox)?;
+        if let Some((q_norm, k_norm)) = self.norms {
+            q = b.rms_norm(q, Some(q_norm), eps, d)?;
+            b.tap("Qcur_normed", q);
+            k = b.rms_norm(k, Some(k_norm), eps, d)?;
+            b.tap("Kcur_normed", k);
+        }
+        if self.kind.norms == HeadNorms::QueryKeyValue {
+            v = b.rms_norm(v, None, eps, d)?;
+            b.tap("Vcur_normed", v);
+        }
+        q = b.rope(q, table, d, style)?;
         b.tap("Qcur_pos", q);
-        let k = b.rope(k, table, d, RopeStyle::Neox)?;
+        k = b.rope(k, table, d, style)?;
         b.tap("Kcur_pos", k);
         let spec = AttentionSpec {
-            cache_layer: Some(layer),
-            n_heads: self.heads.q,
-            n_kv_heads: self.heads.kv,
+            cache_layer: cache.map(|c| c.layer),
+            n_heads: heads.q,
+            n_kv_heads: heads.kv,
             head_dim: d,
-            scale: self.scale,
+            scale: self.kind.scale,
             mask,
         };
         let o = b.attention([q, k, v], spec)?; // [T, heads * d]
         b.tap("kqv_out", o);
-        if append {
+        if let Some(Cache { layer, append: true }) = cache {
             b.kv_append(layer, k, v)?;
         }
         b.matmul(o, self.wo) // [T, d_model]
     }
+}
+
+/// What a layer does with the KV cache.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cache {
+    /// Layer of the cache.
+    pub layer: usize,
+    /// Keys and values of the pass extend it.
+    pub append: bool,
 }

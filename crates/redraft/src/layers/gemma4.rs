@@ -1,13 +1,16 @@
 //! The decoder stack of Gemma 4 with routed experts: what DiffusionGemma and its autoregressive twin share. Fact
 //! sheet: `docs/models/diffusion-gemma.md`.
 
-use redraft_compute::op::{Activation, Factor, Head, Mask};
+use redraft_compute::op::{Activation, Factor, Head, Mask, RopeStyle};
 use redraft_compute::{ComputeError, Kind, KvLayout, ProgramBuilder, Val, WeightId};
 use redraft_gguf::Gguf;
 
-use super::{Experts, GatedMlp, Heads, Rotary, Router, SelfAttention};
+use super::{
+    AttentionKind, Cache, Experts, GatedMlp, HeadNorms, Heads, Rotary, Router, SelfAttention,
+    SelfConditioning,
+};
 use crate::Error;
-use crate::arch::{Hyper, Shape, vocab_len};
+use crate::arch::{Hyper, Noise, Reading, Shape, vocab_len};
 use crate::sampler::PromptWindow;
 use crate::weights::WeightLoader;
 
@@ -105,8 +108,7 @@ impl Gemma4 {
         rope_full.factors = Some(w.values("rope_freqs.weight", rope_full.n_rot / 2));
 
         let token_embd = w.matrix("token_embd.weight", vocab_len, c.d_model);
-        let output =
-            if w.has("output.weight") { w.matrix("output.weight", vocab_len, c.d_model) } else { token_embd };
+        let output = w.head(vocab_len, c.d_model, token_embd);
         let output_norm = w.vector("output_norm.weight", c.d_model);
         let layers = (0..n_layers).map(|i| Layer::load(w, &c, i, scalars)).collect();
         let kv_width = |i: usize| c.n_kv_heads[i] * if c.sliding[i] { c.head_dim_swa } else { c.head_dim };
@@ -115,7 +117,10 @@ impl Gemma4 {
             d_model: c.d_model,
             vocab_len,
             context_len: h.size("context_length", 1 << 30)?,
+            reading: Reading::Cached,
+            noise: Noise::Uniform,
             canvas_len: 0,
+            shifted: false,
             kv: KvLayout { widths: (0..n_layers).map(kv_width).collect() },
             self_conditioning: false,
         };
@@ -133,9 +138,9 @@ impl Gemma4 {
         })
     }
 
-    /// A gated block beside the stack, as wide as its dense branch.
-    pub(crate) fn mlp(&self, w: &mut WeightLoader<'_>, prefix: &str) -> GatedMlp {
-        GatedMlp::load(w, prefix, self.config.d_ff, self.config.d_model, Activation::GeluTanh)
+    /// Self-conditioning beside the stack, as wide as its dense branch, where the file has it.
+    pub(crate) fn self_conditioning(&self, w: &mut WeightLoader<'_>) -> Option<SelfConditioning> {
+        SelfConditioning::load(w, self.config.d_ff, self.config.d_model, self.config.eps)
     }
 
     /// The root mean square norm of the model over rows `[T, n]`.
@@ -148,14 +153,9 @@ impl Gemma4 {
         b.rms_norm(x, w, self.config.eps, self.config.d_model)
     }
 
-    /// Factor on embeddings, soft ones too: `sqrt(n)`.
-    pub(crate) fn embed_scale(&self) -> f64 {
-        (self.config.d_model as f64).sqrt()
-    }
-
-    /// Scaled embeddings `[T, n]` of ids.
+    /// Embeddings `[T, n]` of ids, times `sqrt(n)`.
     pub(crate) fn embed(&self, b: &mut ProgramBuilder, ids: Val) -> Result<Val, ComputeError> {
-        let x = b.embed(ids, self.token_embd, self.embed_scale())?; // [T, n]
+        let x = b.embed(ids, self.token_embd, (self.config.d_model as f64).sqrt())?; // [T, n]
         b.tap("inp_scaled", x);
         Ok(x)
     }
@@ -216,7 +216,7 @@ impl Gemma4 {
         let canvas = matches!(mask, Mask::Canvas { .. });
         let h = self.norm(b, x, Some(l.attn_norm))?;
         b.tap("attn_norm", h);
-        let o = l.attn.build(b, h, table, i, mask, !canvas)?; // [T, n]
+        let o = l.attn.build(b, h, table, mask, Some(Cache { layer: i, append: !canvas }))?; // [T, n]
         let o = self.norm(b, o, Some(l.attn_post_norm))?;
         b.tap("attn_post_norm", o);
         let a = b.add(x, o)?;
@@ -255,11 +255,19 @@ impl Layer {
         let name = |n: &str| format!("blk.{i}.{n}");
         let (n, act) = (c.d_model, Activation::GeluTanh);
         let d = if c.sliding[i] { c.head_dim_swa } else { c.head_dim };
-        let heads = Heads { q: c.n_heads[i], kv: c.n_kv_heads[i], dim: d };
+        let attention = AttentionKind {
+            heads: Heads { q: c.n_heads[i], kv: c.n_kv_heads[i], dim: d },
+            // Full layers take their values from the raw key projection; scores are not scaled.
+            own_values: c.sliding[i],
+            bias: false,
+            norms: HeadNorms::QueryKeyValue,
+            eps: c.eps,
+            style: RopeStyle::Neox,
+            scale: 1.0,
+        };
         Layer {
             attn_norm: w.vector(&name("attn_norm.weight"), n),
-            // Full layers take their values from the raw key projection; scores are not scaled.
-            attn: SelfAttention::load(w, &name("attn_"), n, heads, c.sliding[i], c.eps, 1.0),
+            attn: SelfAttention::load(w, &name("attn_"), n, attention),
             attn_post_norm: w.vector(&name("post_attention_norm.weight"), n),
             ffn_norm: w.vector(&name("ffn_norm.weight"), n),
             mlp: GatedMlp::load(w, &name("ffn_"), c.d_ff, n, act),

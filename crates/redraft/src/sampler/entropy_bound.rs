@@ -12,11 +12,15 @@ use std::collections::VecDeque;
 
 use redraft_compute::math::reduce::sum;
 
-use super::{Decision, ParamSpec, Params, Profile, Range, Sampler, SamplerSpec, Stability, StepView, Stop};
+use super::{
+    Ask, Decision, ParamSpec, Params, Profile, Range, Sampler, SamplerSpec, Stability, StepView, Stop,
+};
 
-pub(super) const SPEC: SamplerSpec = SamplerSpec {
+pub(crate) static SPEC: SamplerSpec = SamplerSpec {
     name: "entropy-bound",
     about: "accept the easiest positions up to a bound on their summed entropy, re-noise the rest",
+    masks: false,
+    reserved: 0,
     params: &[
         ParamSpec {
             name: "steps",
@@ -144,12 +148,13 @@ impl Sampler for EntropyBound {
         self.steps
     }
 
-    fn temperature(&self, step: usize) -> f64 {
+    fn ask(&self, step: usize) -> Ask {
         let left = self.steps.saturating_sub(step) as f64;
-        self.t_min + (self.t_max - self.t_min) * (left / self.steps as f64)
+        let temperature = self.t_min + (self.t_max - self.t_min) * (left / self.steps as f64);
+        Ask { temperature, ..Ask::default() }
     }
 
-    fn begin(&mut self) {
+    fn begin(&mut self, _open: &[bool]) {
         self.history.clear();
     }
 
@@ -164,7 +169,7 @@ impl Sampler for EntropyBound {
         } else {
             (view.step + 1 >= self.steps).then_some(Stop::MaxSteps)
         };
-        Decision { accepted, canvas, mean_entropy, stop }
+        Decision { accepted, canvas, confidence: Vec::new(), mean_entropy, stop }
     }
 }
 
@@ -202,14 +207,22 @@ mod tests {
         let mut s = sampler(&[("steps", 4.0), ("confidence", 0.5)]);
         let renoise = [9, 9];
         let mut step = |step, argmax: &[u32], entropy: &[f32]| {
-            s.step(StepView { step, canvas: &renoise, argmax, sample: argmax, entropy, renoise: &renoise })
-                .stop
+            s.step(StepView {
+                step,
+                canvas: &renoise,
+                argmax,
+                sample: argmax,
+                entropy,
+                renoise: &renoise,
+                ..Default::default()
+            })
+            .stop
         };
         assert_eq!(step(0, &[1, 2], &[0.1, 0.1]), None, "nothing to compare the first step with");
         assert_eq!(step(1, &[1, 3], &[0.1, 0.1]), None, "the argmax changed");
         assert_eq!(step(2, &[1, 3], &[0.6, 0.6]), None, "stable but not confident");
         assert_eq!(step(3, &[1, 3], &[0.6, 0.6]), Some(Stop::MaxSteps));
-        s.begin();
+        s.begin(&[]);
         let first = s.step(StepView {
             step: 0,
             canvas: &renoise,
@@ -217,6 +230,7 @@ mod tests {
             sample: &[1, 3],
             entropy: &[0.1, 0.1],
             renoise: &renoise,
+            ..Default::default()
         });
         assert_eq!(first.stop, None, "a new canvas starts without history");
         let view = StepView {
@@ -226,6 +240,7 @@ mod tests {
             sample: &[1, 3],
             entropy: &[0.1, 0.1],
             renoise: &renoise,
+            ..Default::default()
         };
         assert_eq!(s.step(view).stop, Some(Stop::Converged));
     }
@@ -233,8 +248,15 @@ mod tests {
     #[test]
     fn stability_zero_asks_for_confidence_alone() {
         let mut s = sampler(&[("stability", 0.0), ("confidence", 0.5)]);
-        let view =
-            StepView { step: 0, canvas: &[7], argmax: &[1], sample: &[1], entropy: &[0.1], renoise: &[7] };
+        let view = StepView {
+            step: 0,
+            canvas: &[7],
+            argmax: &[1],
+            sample: &[1],
+            entropy: &[0.1],
+            renoise: &[7],
+            ..Default::default()
+        };
         assert_eq!(s.step(view).stop, Some(Stop::Converged));
     }
 
@@ -247,8 +269,15 @@ mod tests {
         let run = |profile, confidence| {
             let mut s = with_profile(profile, &[("steps", 9.0), ("confidence", confidence)]);
             let step = |(i, &(canvas, argmax, h)): (usize, &(&[u32], &[u32], f32))| {
-                let view =
-                    StepView { step: i, canvas, argmax, sample: argmax, entropy: &[h, h], renoise: &[5, 5] };
+                let view = StepView {
+                    step: i,
+                    canvas,
+                    argmax,
+                    sample: argmax,
+                    entropy: &[h, h],
+                    renoise: &[5, 5],
+                    ..Default::default()
+                };
                 s.step(view).stop.is_some()
             };
             steps.iter().enumerate().map(step).collect::<Vec<_>>()
@@ -267,7 +296,7 @@ mod tests {
     #[test]
     fn the_first_step_has_t_max_and_the_last_one_step_above_t_min() {
         let s = sampler(&[("steps", 4.0)]);
-        let t: Vec<f64> = (0..4).map(|i| s.temperature(i)).collect();
+        let t: Vec<f64> = (0..4).map(|i| s.ask(i).temperature).collect();
         for (have, want) in t.iter().zip([0.8, 0.7, 0.6, 0.5]) {
             assert!((have - want).abs() < 1e-15, "{t:?}");
         }

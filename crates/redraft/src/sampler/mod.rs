@@ -1,13 +1,25 @@
 //! Samplers: which positions of a canvas are accepted, what the others become, when a canvas is done.
 //! One file each, and the list [`SAMPLERS`].
 
+mod entropy;
 mod entropy_bound;
+mod entropy_bound_monotone;
+mod low_confidence;
+mod maskgit_plus;
+mod masks;
+mod origin;
 mod profile;
+mod random;
+mod topk_margin;
 
 use std::collections::BTreeMap;
 
 use redraft_gguf::Metadata;
 
+pub(crate) use self::entropy::SPEC as ENTROPY;
+pub(crate) use self::entropy_bound::SPEC as ENTROPY_BOUND;
+pub(crate) use self::entropy_bound_monotone::SPEC as ENTROPY_BOUND_MONOTONE;
+pub(crate) use self::low_confidence::SPEC as LOW_CONFIDENCE;
 pub use self::profile::{Commit, PROFILES, Profile, PromptWindow, Stability, profile};
 use crate::Error;
 
@@ -78,20 +90,69 @@ impl Params {
 }
 
 /// What a step computed, one entry per position of the canvas.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct StepView<'a> {
     /// Step, counted from 0.
     pub step: usize,
     /// Canvas that went in.
     pub canvas: &'a [u32],
-    /// Most likely ids under the processed logits.
+    /// Positions that are not decided yet. Of the others nothing was computed: the numbers are 0, and argmax and sample
+    /// are what stands there.
+    pub open: &'a [bool],
+    /// Most likely ids under the processed logits; never the mask token.
     pub argmax: &'a [u32],
-    /// Ids drawn from the processed distribution.
+    /// Ids drawn from the processed distribution; never the mask token.
     pub sample: &'a [u32],
-    /// Entropy of the processed distribution in nats.
+    /// Log-sum-exp of the logits, all ids counted.
+    pub lse: &'a [f32],
+    /// Entropy of the distribution in nats, all ids counted.
     pub entropy: &'a [f32],
+    /// Logit of the argmax, which is not the largest one where that is the mask token's; empty unless [`Ask::worth`].
+    pub first: &'a [f32],
+    /// Largest logit of another id; empty unless [`Ask::worth`].
+    pub second: &'a [f32],
+    /// Logit of the sample; empty unless [`Ask::worth`].
+    pub sampled: &'a [f32],
     /// Fresh uniform ids, for positions that are not accepted.
     pub renoise: &'a [u32],
+    /// Numbers in (0, 1) for samplers that choose positions at random.
+    pub choice: &'a [f64],
+    /// Ids that end an answer.
+    pub end_ids: &'a [u32],
+}
+
+/// What a sampler wants of a step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ask {
+    /// Logits are divided by it.
+    pub temperature: f64,
+    /// Ids that can be drawn, the most likely ones; 0 is all.
+    pub top_k: usize,
+    /// Of those, the most likely ones that have this probability together; 1 is all.
+    pub top_p: f64,
+    /// The other way round: `top_p` of all, and of those `top_k`.
+    pub top_p_first: bool,
+    /// Classifier-free guidance: logits are `u + (cfg_scale + 1) (c - u)`, where `u` are those without the prompt; 0 is
+    /// none.
+    pub cfg_scale: f64,
+    /// All numbers but argmax and sample are those of the logits before temperature and restriction.
+    pub raw_stats: bool,
+    /// [`StepView::first`], [`StepView::second`] and [`StepView::sampled`] are wanted.
+    pub worth: bool,
+}
+
+impl Default for Ask {
+    fn default() -> Ask {
+        Ask {
+            temperature: 1.0,
+            top_k: 0,
+            top_p: 1.0,
+            top_p_first: false,
+            cfg_scale: 0.0,
+            raw_stats: false,
+            worth: false,
+        }
+    }
 }
 
 /// Why a canvas is done.
@@ -120,6 +181,9 @@ pub struct Decision {
     pub accepted: Vec<bool>,
     /// Next canvas.
     pub canvas: Vec<u32>,
+    /// How sure the sampler is of each position, by its own measure: larger is accepted earlier. 0 for positions that are
+    /// not open; empty where it has no such measure.
+    pub confidence: Vec<f32>,
     /// Mean entropy in nats.
     pub mean_entropy: f32,
     /// Whether this was the last step of the canvas.
@@ -138,11 +202,11 @@ pub trait Sampler: Send {
     /// Steps of a canvas at most.
     fn max_steps(&self) -> usize;
 
-    /// Temperature of a step: logits are divided by it.
-    fn temperature(&self, step: usize) -> f64;
+    /// What it wants of a step.
+    fn ask(&self, step: usize) -> Ask;
 
-    /// A new canvas begins.
-    fn begin(&mut self);
+    /// A new canvas begins, in which these positions are to be decided.
+    fn begin(&mut self, open: &[bool]);
 
     /// Decides on a step. All slices have the length of the canvas.
     fn step(&mut self, view: StepView<'_>) -> Decision;
@@ -154,6 +218,10 @@ pub struct SamplerSpec {
     pub name: &'static str,
     /// One line for listings.
     pub about: &'static str,
+    /// Whether it decides canvases of masks; else those of random tokens.
+    pub masks: bool,
+    /// Positions after the answer that hold padding and are never decided.
+    pub reserved: usize,
     /// Its parameters.
     pub params: &'static [ParamSpec],
     /// Creates it.
@@ -161,14 +229,23 @@ pub struct SamplerSpec {
 }
 
 /// All samplers.
-pub static SAMPLERS: &[SamplerSpec] = &[entropy_bound::SPEC];
+pub static SAMPLERS: &[&SamplerSpec] = &[
+    &entropy_bound::SPEC,
+    &origin::SPEC,
+    &maskgit_plus::SPEC,
+    &topk_margin::SPEC,
+    &entropy::SPEC,
+    &low_confidence::SPEC,
+    &random::SPEC,
+    &entropy_bound_monotone::SPEC,
+];
 
 /// The sampler of that name.
 ///
 /// # Errors
 /// [`Error::Request`] with the names that exist.
 pub fn sampler(name: &str) -> Result<&'static SamplerSpec, Error> {
-    SAMPLERS.iter().find(|s| s.name == name).ok_or_else(|| Error::Request {
+    SAMPLERS.iter().find(|s| s.name == name).copied().ok_or_else(|| Error::Request {
         what: "sampler".into(),
         expected: SAMPLERS.iter().map(|s| s.name).collect::<Vec<_>>().join(", "),
         found: name.into(),

@@ -6,7 +6,7 @@ use redraft_compute::rng;
 use redraft_gguf::{Gguf, OpenOptions, TensorInfo, codec};
 
 use super::*;
-use crate::engine::{CanvasPass, Previous, canvas_pass};
+use crate::engine::{CanvasPass, Sampling, canvas_pass};
 use crate::tokenizer::Specials;
 use crate::{LoadOptions, Model};
 
@@ -99,14 +99,14 @@ fn the_tiny_twin_can_be_measured_and_not_run() {
         assert!(model.unused_tensors().is_empty(), "{:?}", model.unused_tensors());
         let session = model.session().unwrap();
         let ids: Vec<u32> = (0..15).map(|p| rng::initial_id(0, 0, p, 2048)).chain([last]).collect();
-        let pass = CanvasPass { ids: &ids, previous: Previous::None, sampling: Some((1.0, &[0.5; 16])) };
+        let pass = CanvasPass { sampling: Some(Sampling::at(1.0, &[0.5; 16])), ..CanvasPass::new(&ids) };
         canvas_pass(&mut model, &session, pass, &mut ()).unwrap()
     };
     let (reference, cpu) = (argmax("reference", 7), argmax("cpu", 7));
     assert_eq!(reference, cpu);
     assert_ne!(cpu.lse[0], argmax("cpu", 8).lse[0], "the first row sees the last one");
     let model = Model::open(&path, &LoadOptions::default()).unwrap();
-    let error = model.refuse_autoregressive().unwrap_err().to_string();
+    let error = model.sampler().map(|s| s.name).unwrap_err().to_string();
     assert_eq!(
         error,
         "gemma4 is autoregressive: there is no canvas to denoise; `redraft bench` measures its passes"
@@ -393,13 +393,48 @@ fn the_tiny_model_runs() {
             .set_prompt(&mut model, &prompt, &mut (), &mut |_, _| std::ops::ControlFlow::Continue(()))
             .unwrap();
         let ids: Vec<u32> = (0..32).map(|p| rng::initial_id(0, 0, p, 2048)).collect();
-        let pass = CanvasPass { ids: &ids, previous: Previous::None, sampling: Some((0.8, &[0.5; 32])) };
+        let pass = CanvasPass { sampling: Some(Sampling::at(0.8, &[0.5; 32])), ..CanvasPass::new(&ids) };
         canvas_pass(&mut model, &session, pass, &mut ()).unwrap()
     });
     assert_eq!(results[0], results[1]);
     let [r, _] = results;
     assert!(r.entropy.iter().all(|h| (0.0..7.0).contains(h)), "{:?}", r.entropy);
     assert!(r.argmax.iter().collect::<HashSet<_>>().len() > 16, "positions differ: {:?}", r.argmax);
+}
+
+/// Weights of the published models, and what a file of each architecture does with small sizes.
+#[test]
+fn models_of_masks_have_their_sizes_and_run() {
+    let billions = masks::ALL.map(|s| {
+        let weights = masks::plan(&s).tensors.iter().map(|t| t.dims.iter().product::<u64>()).sum::<u64>();
+        (s.arch, (weights as f64 / 1e7).round() / 100.0)
+    });
+    assert_eq!(billions, [("dream", 7.62), ("llada", 8.02), ("llada-moe", 7.36), ("rnd1", 30.53)]);
+    for mut s in masks::ALL {
+        (s.n_layers, s.d_model, s.n_heads, s.n_kv_heads, s.head_dim, s.d_ff) = (2, 256, 4, 2, 64, 96);
+        s.experts = s.experts.map(|_| (8, 2));
+        (s.vocab.n, s.vocab.end, s.vocab.mask) = (1024, 1000, 1010);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("small.gguf");
+        write(&masks::plan(&s), file_type("q4_k_m"), 0, &path, &mut |_, _| true).unwrap();
+        let mut model = Model::open(&path, &LoadOptions::default()).unwrap();
+        assert!(model.unused_tensors().is_empty() && model.notes().is_empty(), "{:?}", model.notes());
+        let prompt = model.tokenizer().encode_raw_prompt("What is a canvas?", Specials::Parse).unwrap();
+        assert!((3..12).contains(&prompt.len()), "{prompt:?}");
+        let ids = [&prompt[..], &[1010; 16]].concat();
+        let session = model.session().unwrap();
+        let u = vec![0.5; ids.len()];
+        let pass = CanvasPass { sampling: Some(Sampling::at(1.0, &u)), ..CanvasPass::new(&ids) };
+        let r = canvas_pass(&mut model, &session, pass, &mut ()).unwrap();
+        assert!(r.entropy.iter().all(|h| (0.0..6.9).contains(h)), "{} {:?}", s.arch, r.entropy);
+        assert!(
+            r.argmax.iter().collect::<HashSet<_>>().len() > 4,
+            "{} positions differ: {:?}",
+            s.arch,
+            r.argmax
+        );
+        assert!(!r.argmax.contains(&1010), "the mask is never predicted");
+    }
 }
 
 /// Not a check of this machine: prints how fast data are made.

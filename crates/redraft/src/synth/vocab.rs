@@ -68,6 +68,12 @@ const LETTERS: &str = "etaoinshrdlcumwfgypbvkjxqz";
 /// weights, so this balances short words of rare letters against long words of frequent ones.
 const LETTER_WEIGHT: usize = 10;
 
+/// A space as a token of bytes has it.
+const BYTE_SPACE: &str = "\u{120}";
+
+/// A template that puts nothing between messages but line breaks.
+const PLAIN_TEMPLATE: &str = "{% for m in messages %}{{ m['content'] | trim + '\n' }}{% endfor %}";
+
 /// A short template with the turns of the real one.
 const CHAT_TEMPLATE: &str = "{{ bos_token }}{% for m in messages %}{{ '<|turn>' + \
     ('model' if m['role'] == 'assistant' else m['role']) + '\\n' + (m['content'] | trim) + '<turn|>\\n' }}\
@@ -92,16 +98,81 @@ pub(super) fn set(m: &mut Metadata, n: usize) {
     m.set("tokenizer.ggml.add_bos_token", true);
 }
 
-#[derive(Default)]
+/// A byte-level vocabulary.
+pub(super) struct ByteLevel {
+    /// `tokenizer.ggml.pre`.
+    pub pre: &'static str,
+    /// Tokens in all.
+    pub n: usize,
+    /// The end of a text, the first token that is no text; it pads, too.
+    pub end: usize,
+    /// The mask, after that.
+    pub mask: usize,
+    /// Its text.
+    pub mask_text: &'static str,
+}
+
+/// Adds the tokenizer's metadata for a byte-level vocabulary.
+pub(super) fn set_byte_level(m: &mut Metadata, b: &ByteLevel) {
+    let v = Vocab::byte_level(b);
+    m.set("tokenizer.ggml.model", "gpt2");
+    m.set("tokenizer.ggml.pre", b.pre);
+    m.set("tokenizer.ggml.tokens", Array::Str(v.tokens));
+    m.set("tokenizer.ggml.token_type", Array::I32(v.types));
+    m.set("tokenizer.ggml.merges", Array::Str(v.merges));
+    m.set("tokenizer.ggml.eos_token_id", b.end as u32);
+    m.set("tokenizer.ggml.padding_token_id", b.end as u32);
+    m.set("tokenizer.ggml.mask_token_id", b.mask as u32);
+    m.set("tokenizer.chat_template", PLAIN_TEMPLATE);
+    m.set("tokenizer.ggml.add_bos_token", false);
+}
+
+/// The character that stands for a byte: itself where it is printable, else one from U+0100 on in order.
+fn byte_chars() -> impl Iterator<Item = char> {
+    let printable = |b: u8| matches!(b, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
+    let mut others = 0x100u32;
+    (0..=255u8).map(move |b| {
+        if printable(b) {
+            return char::from(b);
+        }
+        others += 1;
+        char::from_u32(others - 1).unwrap_or(char::REPLACEMENT_CHARACTER)
+    })
+}
+
 struct Vocab {
     tokens: StrArray,
     types: Vec<i32>,
     merges: StrArray,
+    /// A space as its tokens have it.
+    space: &'static str,
 }
 
 impl Vocab {
+    fn empty(space: &'static str) -> Vocab {
+        Vocab { tokens: StrArray::default(), types: Vec::new(), merges: StrArray::default(), space }
+    }
+
+    fn byte_level(b: &ByteLevel) -> Vocab {
+        let mut v = Vocab::empty(BYTE_SPACE);
+        byte_chars().for_each(|c| v.push(c.encode_utf8(&mut [0; 4]), NORMAL));
+        let mut weight = LETTER_WEIGHT;
+        while v.types.len() < b.end {
+            v.words(weight, &mut BYTE_SPACE.to_owned(), b.end);
+            weight += 1;
+        }
+        for id in b.end..b.n {
+            match id {
+                _ if id == b.end => v.push("<|endoftext|>", CONTROL),
+                _ if id == b.mask => v.push(b.mask_text, CONTROL),
+                _ => v.push(&format!("<unused{id}>"), NORMAL),
+            }
+        }
+        v
+    }
+
     fn new(n: usize) -> Vocab {
-        let mut v = Vocab::default();
+        let mut v = Vocab::empty(SPACE);
         let mut special = SPECIAL.iter().peekable();
         for id in 0..N_SPECIAL {
             match special.next_if(|s| s.0 == id) {
@@ -155,7 +226,7 @@ impl Vocab {
             if w < weight {
                 self.words(weight - w, start, n);
             } else {
-                let inner = &start[SPACE.len()..];
+                let inner = &start[self.space.len()..];
                 // Single letters are characters.
                 if inner.len() > 1 && self.types.len() < n {
                     self.word(inner);

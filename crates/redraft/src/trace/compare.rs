@@ -125,6 +125,7 @@ const INPUTS: &[&str] = &[
     "renoise",
     "denoiser",
     "u",
+    "choice",
     "raw_logits_step",
 ];
 /// Tensors of trajectories into which self-conditioning carries rounding from step to step.

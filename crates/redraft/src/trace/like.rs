@@ -6,9 +6,12 @@ use std::sync::atomic::AtomicBool;
 
 use redraft_compute::TapKey;
 
-use super::{GenerationRecorder, PassRecorder, TraceFile};
+use serde_json::Value;
+
+use super::{GenerationRecorder, PassRecorder, TraceFile, whole};
+use crate::arch::{Noise, Reading};
 use crate::engine::{CanvasPass, Draws, Philox, Previous, Request, Session, canvas_pass, generate};
-use crate::sampler::{PROFILES, Profile, profile, sampler};
+use crate::sampler::{PROFILES, ParamSpec, Profile, SamplerSpec, profile, sampler};
 use crate::{Error, Model};
 
 /// Takes every input from `golden` (prompt, chunks, canvas, `sc_logits`; or a recorded trajectory with its
@@ -23,15 +26,18 @@ pub fn like(
     golden: &TraceFile,
     interrupt: Option<Arc<AtomicBool>>,
 ) -> Result<TraceFile, Error> {
-    let mut out = if golden.tensors.contains_key("step_left") {
+    let mut out = if golden.tensors.contains_key("x_in") {
+        whole::trajectory(model, golden, interrupt)?
+    } else if golden.tensors.contains_key("ids") {
+        whole::forward(model, golden, interrupt)?
+    } else if golden.tensors.contains_key("step_left") {
         trajectory(model, golden, interrupt)?
     } else if golden.tensors.contains_key("prompt_ids") {
         forward(model, golden, interrupt)?
     } else {
-        let inputs = "there is neither prompt_ids (a forward pass) nor step_left (a trajectory)";
-        return Err(golden.wrong(format!(
-            "{inputs}: give a golden with its inputs, not a file of results, and of a block-diffusion model"
-        )));
+        let inputs =
+            "there is neither prompt_ids or ids (a forward pass) nor step_left or x_in (a trajectory)";
+        return Err(golden.wrong(format!("{inputs}: give a golden with its inputs, not a file of results")));
     };
     // The golden's shapes where the elements are as many: per-head taps are [T, heads, d] there.
     for (name, t) in &mut out.tensors {
@@ -108,22 +114,38 @@ fn passes<F: Fn(&str, TapKey) -> bool>(
         let previous = given.as_deref().map_or(Previous::None, Previous::Given);
         recorder.prefix = "dec/".into();
         recorder.masks = masks(&recorder.prefix);
-        canvas_pass(model, session, CanvasPass { ids: &ids, previous, sampling: None }, recorder)?;
+        canvas_pass(model, session, CanvasPass { previous, ..CanvasPass::new(&ids) }, recorder)?;
     }
     Ok(())
 }
 
-/// Settings of a recorded trajectory, the metadata `config`.
-#[derive(serde::Deserialize)]
+/// The metadata `config` of a recorded trajectory.
 struct Config {
-    max_steps: f64,
-    t_min: f64,
-    t_max: f64,
-    entropy_bound: f64,
-    stability_threshold: f64,
-    confidence_threshold: f64,
-    #[serde(default)]
-    eos: Eos,
+    /// Parameters of the sampler.
+    parameters: Vec<(String, f64)>,
+    end_ids: Vec<u32>,
+}
+
+/// Reads it: parameters have names there that other programs know.
+fn config(golden: &TraceFile, spec: &SamplerSpec) -> Result<Config, Error> {
+    let text =
+        golden.metadata.get("config").ok_or_else(|| golden.wrong("metadata `config` is missing".into()))?;
+    let wrong = |e: String| golden.wrong(format!("metadata `config`: {e}"));
+    let c: serde_json::Map<String, Value> = serde_json::from_str(text).map_err(|e| wrong(e.to_string()))?;
+    let number = |p: &ParamSpec| {
+        let name = match p.name {
+            "steps" => "max_steps",
+            "stability" => "stability_threshold",
+            "confidence" => "confidence_threshold",
+            other => other,
+        };
+        let found = c.get(name).and_then(Value::as_f64);
+        found.map(|x| (p.name.to_string(), x)).ok_or_else(|| wrong(format!("{name}: expected a number")))
+    };
+    let parameters = spec.params.iter().map(number).collect::<Result<_, _>>()?;
+    let eos = c.get("eos").cloned().unwrap_or_default();
+    let eos: Eos = serde_json::from_value(eos).map_err(|e| wrong(format!("eos: {e}")))?;
+    Ok(Config { parameters, end_ids: eos.ids() })
 }
 
 /// End ids, as recordings of different origin write them.
@@ -161,6 +183,7 @@ struct Recorded {
     init: Vec<u32>,
     renoise: Vec<u32>,
     u: Option<Vec<f64>>,
+    choice: Option<Vec<f64>>,
     denoiser: Option<Vec<u32>>,
     beyond: Philox,
 }
@@ -188,8 +211,13 @@ impl Draws for Recorded {
     }
 
     fn renoise(&self, canvas: usize, step: usize, len: usize) -> Vec<u32> {
-        let row = self.row(&self.renoise, canvas, step);
+        let row = (!self.renoise.is_empty()).then(|| self.row(&self.renoise, canvas, step)).flatten();
         row.map_or_else(|| self.beyond.renoise(canvas, step, len), <[u32]>::to_vec)
+    }
+
+    fn choice(&self, canvas: usize, step: usize, len: usize) -> Vec<f64> {
+        let row = self.choice.as_ref().and_then(|u| self.row(u, canvas, step));
+        row.map_or_else(|| self.beyond.choice(canvas, step, len), <[f64]>::to_vec)
     }
 
     fn sampled(&self, canvas: usize, step: usize) -> Option<Vec<u32>> {
@@ -204,29 +232,21 @@ fn trajectory(
     golden: &TraceFile,
     interrupt: Option<Arc<AtomicBool>>,
 ) -> Result<TraceFile, Error> {
-    let text =
-        golden.metadata.get("config").ok_or_else(|| golden.wrong("metadata `config` is missing".into()))?;
-    let c: Config =
-        serde_json::from_str(text).map_err(|e| golden.wrong(format!("metadata `config`: {e}")))?;
+    let spec = match golden.metadata.get("sampler") {
+        Some(name) => sampler(name)?,
+        None => model.sampler()?,
+    };
+    let Config { parameters, end_ids } = config(golden, spec)?;
     let draws = recorded(model, golden)?;
     let n_canvases = draws.first.len() - 1;
-    let spec = sampler("entropy-bound")?;
-    let overrides = [
-        ("steps", c.max_steps),
-        ("t_min", c.t_min),
-        ("t_max", c.t_max),
-        ("entropy_bound", c.entropy_bound),
-        ("stability", c.stability_threshold),
-        ("confidence", c.confidence_threshold),
-    ];
     let prompt = golden.ids("prompt_ids")?;
     let request = Request {
         max_tokens: n_canvases * draws.canvas_len,
         context_len: model.shape().context_len,
-        params: spec.params(model.gguf().metadata(), &overrides.map(|(n, v)| (n.to_string(), v)))?,
+        params: spec.params(model.gguf().metadata(), &parameters)?,
         profile: profile_of(golden)?,
         sampler: spec,
-        end_ids: c.eos.ids(),
+        end_ids,
         self_conditioning: true,
         full_logits: golden.tensors.contains_key("raw_logits_step"),
         interrupt,
@@ -247,7 +267,7 @@ fn trajectory(
     });
     model.close(session);
     let mut out = recorder.finish(&request.prompt, &done?.committed);
-    for input in ["u", "init_canvas", "renoise", "prompt_ids", "raw_logits_step"] {
+    for input in ["u", "choice", "init_canvas", "renoise", "prompt_ids", "raw_logits_step"] {
         out.tensors.remove(input);
     }
     if draws.u.is_none() {
@@ -260,7 +280,11 @@ fn trajectory(
 /// Checks the recording's shapes against the model and each other.
 fn recorded(model: &Model, golden: &TraceFile) -> Result<Recorded, Error> {
     let shape = model.shape();
-    let len = shape.canvas_len;
+    let len = match shape.reading {
+        Reading::Cached => shape.canvas_len,
+        // The one canvas is as long as it is.
+        Reading::Whole => golden.ids("init_canvas")?.len().max(1),
+    };
     let index = golden.ints("canvas_index")?;
     let rows = |name: &str, found: usize, rows: usize| golden.check_rows(name, found, rows, len);
     let init = golden.ids("init_canvas")?;
@@ -272,20 +296,26 @@ fn recorded(model: &Model, golden: &TraceFile) -> Result<Recorded, Error> {
     if !in_order || n_canvases == 0 || index.iter().any(|&i| i < 0 || i >= n_canvases as i64) {
         return Err(golden.wrong(format!("canvas_index must count {n_canvases} canvases in order")));
     }
-    let renoise = golden.ids("renoise")?;
-    rows("renoise", renoise.len(), index.len())?;
-    let u = golden.tensors.get("u").map(|t| t.data.to_f64());
+    let masks = matches!(shape.noise, Noise::Mask(_));
+    let renoise = if masks { Vec::new() } else { golden.ids("renoise")? };
+    if !masks {
+        rows("renoise", renoise.len(), index.len())?;
+    }
+    let numbers = |name: &str| -> Result<Option<Vec<f64>>, Error> {
+        let Some(x) = golden.tensors.get(name).map(|t| t.data.to_f64()) else { return Ok(None) };
+        rows(name, x.len(), index.len())?;
+        match x.iter().find(|x| !(0.0 < **x && **x <= 1.0)) {
+            None => Ok(Some(x)),
+            Some(x) => Err(golden.wrong(format!("tensor {name}: expected numbers in (0, 1], found {x}"))),
+        }
+    };
+    let (u, choice) = (numbers("u")?, numbers("choice")?);
     let denoiser = golden.tensors.contains_key("denoiser").then(|| golden.ids("denoiser")).transpose()?;
     match (&u, &denoiser) {
-        (Some(u), _) => {
-            rows("u", u.len(), index.len())?;
-            if let Some(x) = u.iter().find(|x| !(0.0 < **x && **x <= 1.0)) {
-                return Err(golden.wrong(format!("tensor u: expected numbers in (0, 1], found {x}")));
-            }
-        }
+        (Some(_), _) => {}
         (None, Some(d)) => rows("denoiser", d.len(), index.len())?,
         (None, None) => return Err(golden.wrong("neither u nor denoiser is there to replay".into())),
     }
     let beyond = Philox { seed: 0, vocab_len: shape.vocab_len as u32 };
-    Ok(Recorded { canvas_len: len, first, init, renoise, u, denoiser, beyond })
+    Ok(Recorded { canvas_len: len, first, init, renoise, u, choice, denoiser, beyond })
 }

@@ -8,6 +8,7 @@ mod file;
 mod like;
 mod record;
 mod replay;
+mod whole;
 
 pub use compare::{Limits, Preset, Report, Row, compare};
 pub use file::{Elements, Tensor, TraceFile};

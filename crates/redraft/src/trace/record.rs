@@ -54,6 +54,8 @@ pub struct PassRecorder<F> {
     pub wants: F,
     /// The key masks of attention layers to write, as `(layer, columns)`; columns are the last keys.
     pub masks: Vec<(usize, usize)>,
+    /// Names of taps in the file where they are others, each with the tap's own.
+    pub names: &'static [(&'static str, &'static str)],
     /// Set from elsewhere to stop between ops.
     pub interrupt: Option<Arc<AtomicBool>>,
 }
@@ -66,13 +68,23 @@ impl<F: Fn(&str, TapKey) -> bool> PassRecorder<F> {
             prefix: String::new(),
             wants,
             masks: Vec::new(),
+            names: &[],
             interrupt: None,
         }
     }
 
     /// Name in the file. Logits belong to the case, not to a pass.
-    fn name(&self, key: TapKey) -> String {
-        if key.name == "logits" { "logits".into() } else { format!("{}{key}", self.prefix) }
+    /// None for a tap whose name stands for another one in the file.
+    fn name(&self, key: TapKey) -> Option<String> {
+        if key.name == "logits" {
+            return Some("logits".into());
+        }
+        let name = match self.names.iter().find(|(_, own)| *own == key.name) {
+            Some((name, _)) => name,
+            None if self.names.iter().any(|(name, _)| *name == key.name) => return None,
+            None => key.name,
+        };
+        Some(format!("{}{}", self.prefix, TapKey { name, ..key }))
     }
 }
 
@@ -97,7 +109,7 @@ impl<F: Fn(&str, TapKey) -> bool> TapSink for PassRecorder<F> {
     }
 
     fn wants(&self, key: TapKey) -> bool {
-        (self.wants)(&self.name(key), key)
+        self.name(key).is_some_and(|name| (self.wants)(&name, key))
     }
 
     fn tap(&mut self, key: TapKey, val: Val, data: TapData<'_>) {
@@ -106,7 +118,8 @@ impl<F: Fn(&str, TapKey) -> bool> TapSink for PassRecorder<F> {
             TapData::F64(x) => Elements::F64(x.to_vec()),
             TapData::I32(x) => Elements::I32(x.to_vec()),
         };
-        self.file.insert(self.name(key), vec![val.rows(), val.cols()], data);
+        let Some(name) = self.name(key) else { return };
+        self.file.insert(name, vec![val.rows(), val.cols()], data);
     }
 
     fn interrupted(&self) -> bool {
@@ -129,6 +142,9 @@ pub struct GenerationRecorder {
     mean_entropy: Vec<f32>,
     temperature: Vec<f32>,
     u: Vec<f64>,
+    choice: Vec<f64>,
+    open: Vec<u8>,
+    confidence: Vec<f32>,
     init: Vec<i32>,
     raw_logits: Vec<f32>,
 }
@@ -170,6 +186,9 @@ impl GenerationRecorder {
         self.mean_entropy.push(s.decision.mean_entropy);
         self.temperature.push(s.temperature as f32);
         self.u.extend(s.uniform);
+        self.choice.extend(s.choice);
+        self.open.extend(s.open.into_iter().flatten().map(|&o| u8::from(o)));
+        self.confidence.extend(&s.decision.confidence);
         if let Some(x) = s.logits.filter(|_| self.logits_steps.contains(&self.steps)) {
             self.vocab_len = x.len() / self.canvas_len.max(1);
             self.raw_logits.extend(x.iter().map(|&x| x as f32));
@@ -181,7 +200,7 @@ impl GenerationRecorder {
     pub fn finish(self, prompt: &[u32], committed: &[u32]) -> TraceFile {
         let mut f = TraceFile::default();
         let (n, c) = (self.steps, self.canvas_len);
-        for (name, x) in self.ints {
+        for (name, x) in self.ints.into_iter().filter(|(_, x)| !x.is_empty()) {
             let shape = if SCALAR_FIELDS.contains(&name) { vec![n] } else { vec![n, c] };
             f.insert(name, shape, Elements::I32(x));
         }
@@ -191,6 +210,16 @@ impl GenerationRecorder {
         f.insert("mean_entropy", vec![n], Elements::F32(self.mean_entropy));
         f.insert("temperature", vec![n], Elements::F32(self.temperature));
         f.insert("u", vec![n, c], Elements::F64(self.u));
+        if self.open.len() == n * c {
+            f.insert("open", vec![n, c], Elements::U8(self.open));
+        }
+        // Samplers that draw positions, and those that have a measure of their own.
+        if self.choice.len() == n * c {
+            f.insert("choice", vec![n, c], Elements::F64(self.choice));
+        }
+        if self.confidence.len() == n * c {
+            f.insert("confidence", vec![n, c], Elements::F32(self.confidence));
+        }
         f.insert("init_canvas", vec![self.init.len() / c.max(1), c], Elements::I32(self.init));
         let ids = |x: &[u32]| Elements::I32(x.iter().map(|&id| id as i32).collect());
         f.insert("prompt_ids", vec![prompt.len()], ids(prompt));

@@ -4,7 +4,7 @@ use super::TraceFile;
 use super::like::{Eos, profile_of};
 use crate::Error;
 use crate::engine::{CanvasResult, StepEvent};
-use crate::sampler::{Commit, Decision, Profile, Stop};
+use crate::sampler::{Commit, Decision, Profile, Stop, sampler};
 
 /// A recorded generation.
 #[derive(Debug, Clone)]
@@ -32,6 +32,7 @@ pub struct RecordedStep {
     answered: usize,
     temperature: f64,
     canvas_in: Vec<u32>,
+    open: Option<Vec<bool>>,
     result: CanvasResult,
     decision: Decision,
 }
@@ -48,6 +49,8 @@ impl RecordedStep {
             canvas_in: &self.canvas_in,
             uniform: &[],
             renoise: &[],
+            open: self.open.as_deref(),
+            choice: &[],
             result: &self.result,
             decision: &self.decision,
             logits: None,
@@ -58,6 +61,13 @@ impl RecordedStep {
     fn is_last(&self) -> bool {
         self.decision.stop.is_some() || self.step + 1 >= self.steps_max
     }
+}
+
+/// The profile of a recording, and what its answer is made of: samplers of masks commit the canvas in any.
+fn commit_of(file: &TraceFile) -> Result<(&'static Profile, Commit), Error> {
+    let profile = profile_of(file)?;
+    let masks = file.metadata.get("sampler").map(|name| sampler(name)).transpose()?.is_some_and(|s| s.masks);
+    Ok((profile, if masks { Commit::Canvas } else { profile.commit }))
 }
 
 /// What of `config` matters here.
@@ -103,6 +113,13 @@ impl Recording {
         let (mean_entropy, temperature) = (floats("mean_entropy")?, floats("temperature")?);
         let (step_left, stop) = (floats("step_left")?, floats("stop")?);
         let len = canvas_in.len() / n;
+        let open = match file.tensors.contains_key("open") {
+            true => Some(file.ints("open")?),
+            false => None,
+        };
+        if let Some(open) = &open {
+            file.check_rows("open", open.len(), n, len)?;
+        }
         for (name, found, len) in [
             ("canvas_in", canvas_in.len(), len),
             ("canvas_out", canvas_out.len(), len),
@@ -128,6 +145,7 @@ impl Recording {
                 answered: 0,
                 temperature: temperature[i],
                 canvas_in: canvas_in[row.clone()].to_vec(),
+                open: open.as_ref().map(|open| open[row.clone()].iter().map(|&o| o != 0).collect()),
                 result: CanvasResult {
                     argmax: argmax[row.clone()].to_vec(),
                     entropy: entropy[row.clone()].iter().map(|&x| x as f32).collect(),
@@ -136,6 +154,7 @@ impl Recording {
                 decision: Decision {
                     accepted: accepted[row.clone()].iter().map(|&a| a != 0).collect(),
                     canvas: canvas_out[row].to_vec(),
+                    confidence: Vec::new(),
                     mean_entropy: mean_entropy[i] as f32,
                     stop: (stop[i] != 0.0).then_some(Stop::Converged),
                 },
@@ -147,12 +166,12 @@ impl Recording {
         end_ids.dedup();
         let max_tokens = file.metadata.get("max_tokens").and_then(|n| n.parse().ok());
         let mut recording = Recording { steps, end_ids, max_tokens, answer: Vec::new() };
-        recording.commit(profile_of(file)?);
+        recording.commit(commit_of(file)?);
         Ok(recording)
     }
 
     /// Puts the answer together, as the engine did.
-    fn commit(&mut self, profile: &Profile) {
+    fn commit(&mut self, (profile, commit): (&Profile, Commit)) {
         let mut ended = false;
         let mut answered = 0;
         for i in 0..self.steps.len() {
@@ -162,7 +181,7 @@ impl Recording {
             if !last || ended {
                 continue;
             }
-            let ids = match profile.commit {
+            let ids = match commit {
                 Commit::Argmax => &step.result.argmax,
                 Commit::Canvas => &step.decision.canvas,
             };

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use redraft::compute::{Numerics, TapData, TapKey, Val};
 use redraft::engine::TapSink;
 use redraft::gguf::{DType, Gguf, GgufWriter, codec};
-use redraft::trace::TraceFile;
+use redraft::trace::{Limits, Preset, TraceFile, compare, like};
 use redraft::{LoadOptions, Model};
 
 pub(crate) fn testdata() -> PathBuf {
@@ -21,12 +21,21 @@ pub(crate) fn oracle_model(file: &str) -> PathBuf {
 
 /// All goldens of DiffusionGemma: name without extension, and content.
 pub(crate) fn oracle_cases() -> Vec<(String, TraceFile)> {
+    cases(|name| name.starts_with("dg-"))
+}
+
+/// All goldens of models of masks.
+pub(crate) fn family_cases() -> Vec<(String, TraceFile)> {
+    cases(|name| !name.starts_with("dg-"))
+}
+
+fn cases(wanted: impl Fn(&str) -> bool) -> Vec<(String, TraceFile)> {
     let dir = testdata().join("oracle/cases");
     let mut paths: Vec<PathBuf> = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).collect();
     paths.sort();
-    let case =
-        |p: &PathBuf| (p.file_stem().unwrap().to_string_lossy().into_owned(), TraceFile::open(p).unwrap());
-    paths.iter().map(case).collect()
+    let name = |p: &PathBuf| p.file_stem().unwrap().to_string_lossy().into_owned();
+    let named = paths.iter().map(|p| (name(p), p)).filter(|(name, _)| wanted(name));
+    named.map(|(name, p)| (name, TraceFile::open(p).unwrap())).collect()
 }
 
 /// Options for what is judged by the goldens of other programs, or against f64.
@@ -78,4 +87,25 @@ impl TapSink for LogitsSink {
         let TapData::F32(x) = data else { panic!("logits are f32") };
         self.0 = x.to_vec();
     }
+}
+
+/// Runs the cases of one model file and reports all failures together.
+pub(crate) fn judge(model: &mut Model, file: &str, cases: &[(String, TraceFile)], limits: &Limits) -> usize {
+    let mine: Vec<_> = cases.iter().filter(|(_, g)| g.metadata["model"] == file).collect();
+    let mut failures = Vec::new();
+    for (name, golden) in &mine {
+        let candidate = like(model, golden, None).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let r = compare(golden, &candidate, limits);
+        if !r.ok {
+            let bad: Vec<_> = r.rows.iter().filter(|r| !r.ok).collect();
+            failures.push(format!("{name}: first {:?}, missing {:?}\n{bad:#?}", r.first, r.missing));
+        }
+    }
+    assert!(failures.is_empty(), "{} of {} cases fail\n{}", failures.len(), mine.len(), failures.join("\n"));
+    mine.len()
+}
+
+/// Those of f32 arithmetic, with every golden result present.
+pub(crate) fn f32_limits() -> Limits {
+    Limits { all: true, ..Preset::F32.into() }
 }

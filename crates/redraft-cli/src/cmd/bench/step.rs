@@ -215,7 +215,7 @@ impl StepArgs {
     ) -> anyhow::Result<(StepBench, f64)> {
         let loaded = open_any(&self.model, Precision::F32, stop, out)?;
         let model = loaded.model;
-        let default = if model.arch().autoregressive { OutputsName::Logits } else { OutputsName::Draws };
+        let default = if model.arch().sampler.is_none() { OutputsName::Logits } else { OutputsName::Draws };
         let options = StepOptions {
             rows: rows.unwrap_or(model.shape().canvas_len),
             prompt,

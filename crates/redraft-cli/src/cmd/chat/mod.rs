@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::bail;
+use redraft::arch::Reading;
 use redraft::compute::Precision;
 use redraft::engine::{DEFAULT_MAX_TOKENS, Session, turns_to_drop};
 use redraft::gguf::Shown;
@@ -287,13 +288,13 @@ impl Chat {
     fn set(&mut self, change: Option<(String, String)>) -> anyhow::Result<()> {
         let only = match change {
             Some((name, value)) => {
-                self.generate.sampler.set(&name, &value).map_err(anyhow::Error::msg)?;
+                self.generate.sampler.set(&self.model, &name, &value)?;
                 Some(name)
             }
             None => None,
         };
-        let (_, params) = self.generate.sampler.resolve(self.model.gguf().metadata())?;
-        for p in self.generate.sampler.specs() {
+        let (sampler, params) = self.generate.sampler.resolve(&self.model)?;
+        for p in sampler.params {
             if only.as_ref().is_none_or(|name| name == p.name || name == p.flag) {
                 self.say(&format!("{} {} ({}, {})", p.flag, params.get(p.name), p.doc, p.range));
             }
@@ -302,7 +303,7 @@ impl Chat {
     }
 
     fn about(&self) -> anyhow::Result<About> {
-        let (sampler, params) = self.generate.sampler.resolve(self.model.gguf().metadata())?;
+        let (sampler, params) = self.generate.sampler.resolve(&self.model)?;
         Ok(About {
             model: ModelReport::of(&self.model),
             seed: self.seed,
@@ -383,7 +384,9 @@ impl Chat {
     /// Token ids of the conversation and the question. Leaves out old turns where they do not fit, if that is
     /// wanted.
     fn prompt(&mut self, question: &str) -> anyhow::Result<Vec<u32>> {
-        let (canvas, context) = (self.model.shape().canvas_len, self.generate.context_len(&self.model));
+        let (shape, context) = (self.model.shape(), self.generate.context_len(&self.model));
+        // Where an answer is one canvas, it may be as short as the context makes it.
+        let canvas = if shape.reading == Reading::Whole { 1 } else { shape.canvas_len };
         let slide = self.generate.ctx_overflow == CtxOverflow::Slide;
         // Room for the answer in whole canvases: what is asked for; else at least one, and where old turns may go,
         // what an answer has by default but not more than half of the context.

@@ -175,7 +175,11 @@ impl<'a> Player<'a> {
                 let s = &recording.steps[i];
                 let ids = s.event().canvas_in;
                 let ids = &ids[..ids.len().min(recording.room(s))];
-                (i, noise(tokenizer, ids), format!("canvas {} · noise", s.canvas + 1))
+                (
+                    i,
+                    noise(tokenizer, s.event().open.is_some(), ids),
+                    format!("canvas {} · noise", s.canvas + 1),
+                )
             }
             Moment::Step(i) => {
                 let s = &recording.steps[i];

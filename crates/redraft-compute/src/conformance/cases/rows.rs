@@ -34,6 +34,24 @@ pub(super) fn add(list: &mut Vec<Case>) {
             push(list, "Rope", Exact, name, move || rope(style, head_dim, n_rot));
         }
     }
+    for vocab in [1, 2, 15, 17, 33, 1025, 5000] {
+        for spread in [Spread::Times(4), Spread::Times(60), Spread::Coarse, Spread::Tiny] {
+            for (top_k, top_p) in
+                [(0, 1.0), (1, 1.0), (7, 1.0), (0, 0.9), (0, 1e-6), (20, 0.5), (9000, 0.999)]
+            {
+                let name = format!("{vocab} ids {spread:?}, top_k {top_k}, top_p {top_p}");
+                push(list, "Restrict", Exact, name, move || restrict(vocab, spread, top_k, top_p));
+            }
+            let name = format!("{vocab} ids {spread:?}");
+            push(list, "PickStats", Exact, name, move || pick_stats(vocab, spread));
+        }
+    }
+    for rows in [vec![], vec![4], vec![2, 2, 0], vec![0, 1, 2, 3, 4]] {
+        push(list, "TakeRows", Exact, format!("{rows:?} of 5"), move || {
+            let rows = rows.clone();
+            unary(33, Spread::Wide, move |b, x| b.take_rows(x, rows))
+        });
+    }
     for (experts, top_k) in [(1, 1), (2, 2), (8, 2), (17, 4), (33, 33), (128, 8)] {
         for (renormalize, scale) in [(false, false), (true, false), (true, true), (false, true)] {
             let name = format!("{top_k} of {experts}, renormalize {renormalize}, scale {scale}");
@@ -76,7 +94,7 @@ type Value = Result<crate::Val, ComputeError>;
 fn unary(
     cols: usize,
     spread: Spread,
-    f: impl Fn(&mut ProgramBuilder, crate::Val) -> Value,
+    f: impl FnOnce(&mut ProgramBuilder, crate::Val) -> Value,
 ) -> Result<Setup, ComputeError> {
     let (table, mut noise) = Weights::new(11).finish();
     let mut b = ProgramBuilder::new(&table, 0, 5);
@@ -143,6 +161,25 @@ fn rope(style: RopeStyle, head_dim: usize, n_rot: usize) -> Result<Setup, Comput
         Data::Real(noise.reals(rows * n_rot, Spread::Unit)),
     ];
     Ok(single(b, table, inputs))
+}
+
+fn restrict(vocab: usize, spread: Spread, top_k: usize, top_p: f64) -> Result<Setup, ComputeError> {
+    let ban: &[u32] = if vocab > 2 { &[0, vocab as u32 - 2] } else { &[] };
+    unary(vocab, spread, |b, x| b.restrict(x, ban, top_k, top_p))
+}
+
+fn pick_stats(vocab: usize, spread: Spread) -> Result<Setup, ComputeError> {
+    let u = [0.1, 0.5, 0.9, 0.99, 0.3];
+    let (table, mut noise) = Weights::new(20).finish();
+    let mut b = ProgramBuilder::new(&table, 0, u.len());
+    let x = b.input("logits", vocab, Kind::Real)?;
+    let v = b.input("u", 1, Kind::Real)?;
+    let (of, argmax) = b.token_stats(b.logits(x, None, 1.0))?;
+    let sample = b.token_sample(of, v)?;
+    let y = b.pick_stats(x, argmax, sample)?;
+    b.output(y);
+    let x = noise.reals(u.len() * vocab, spread);
+    Ok(single(b, table, vec![Data::Real(x), Data::Real(u.to_vec())]))
 }
 
 fn route(experts: usize, top_k: usize, renormalize: bool, scale: bool) -> Result<Setup, ComputeError> {

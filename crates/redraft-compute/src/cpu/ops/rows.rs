@@ -5,6 +5,7 @@ use super::panel::Matrix;
 use crate::cpu::pool::Pool;
 use crate::cpu::{Cpu, Cx};
 use crate::op::{self, Factor};
+use crate::reference::{F32, choice};
 use crate::{ComputeError, Val, math};
 
 /// Elements of a band: some 10 µs of work, so that handing it over does not count.
@@ -82,6 +83,27 @@ pub(crate) fn rope(cpu: &mut Cpu, o: &op::Rope, cx: &mut Cx<'_>) -> Result<(), C
             let angles = &table[t * o.n_rot..][..o.n_rot];
             (cpu.table.rope)(&x[t * n..][..n], angles, o.head_dim, o.style, out);
         }
+    });
+    cx.put_real(o.out, out);
+    Ok(())
+}
+
+/// The row of the reference: selections and few exponentials, next to a product with the whole vocabulary.
+pub(crate) fn restrict(cpu: &mut Cpu, o: &op::Restrict, cx: &mut Cx<'_>) -> Result<(), ComputeError> {
+    let mut out = cx.take_real(o.out);
+    let (x, n) = (cx.real(o.logits), o.logits.cols());
+    let mut rows: Vec<_> = out.chunks_exact_mut(n).collect();
+    cpu.pool.items(&mut rows, |_, t, out| choice::restrict_row::<F32>(o, &x[t * n..][..n], out));
+    cx.put_real(o.out, out);
+    Ok(())
+}
+
+pub(crate) fn pick_stats(cpu: &mut Cpu, o: &op::PickStats, cx: &mut Cx<'_>) -> Result<(), ComputeError> {
+    let mut out = cx.take_real(o.out);
+    let (x, n) = (cx.real(o.logits), o.logits.cols());
+    let (argmax, sample) = (cx.int(o.argmax), cx.int(o.sample));
+    cpu.pool.items(out.as_chunks_mut().0, |_, t, out| {
+        *out = choice::pick_row(&x[t * n..][..n], argmax[t], sample[t]);
     });
     cx.put_real(o.out, out);
     Ok(())

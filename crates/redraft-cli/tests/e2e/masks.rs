@@ -1,0 +1,73 @@
+//! Models whose canvas begins as mask tokens: `run`, its trace and receipt, `replay`, `verify`, and what does not apply.
+
+use crate::{json, ok, redraft, testdata};
+
+fn model(name: &str) -> String {
+    testdata("oracle/models").join(name).display().to_string()
+}
+
+#[test]
+fn a_model_of_masks_runs_with_its_own_sampler() {
+    for (file, sampler, parameter) in [
+        ("dream-tiny.F16.gguf", "entropy", ("temperature", 0.2)),
+        ("llada-tiny.BF16.gguf", "low-confidence", ("block_length", 32.0)),
+        ("llada-moe-tiny.BF16.gguf", "low-confidence", ("temperature", 0.0)),
+        ("rnd1-tiny.BF16.gguf", "entropy-bound-monotone", ("entropy_bound", 0.0)),
+    ] {
+        let v = json(&["run", "-m", &model(file), "--tokens", "20,31,57", "-n", "6"]);
+        assert_eq!(v["diffusion"]["sampler"], sampler);
+        assert_eq!(v["diffusion"]["parameters"][parameter.0].as_f64(), Some(parameter.1), "{file}");
+        assert_eq!(v["usage"]["prompt_tokens"], 3);
+        assert_eq!(v["memory"]["kv_bytes"], 0);
+        let canvases = v["diffusion"]["canvases"].as_array().unwrap();
+        assert_eq!(canvases.len(), 1, "an answer is one canvas");
+    }
+}
+
+#[test]
+fn a_recording_and_a_receipt_of_a_model_of_masks_repeat() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let (m, trace, receipt, again) =
+        (model("llada-tiny.BF16.gguf"), path("t.safetensors"), path("r.json"), path("again.safetensors"));
+    let run =
+        ["run", "-m", &m, "--tokens", "20,31,57", "-n", "8", "--sampler", "random", "--temperature", "0.9"];
+    ok(&[&run[..], &["--steps", "4", "--trace", &trace, "--receipt", &receipt]].concat());
+    assert!(
+        ok(&["verify", &receipt, "-m", &m]).ends_with("equal: the model file, every step and the answer\n")
+    );
+    ok(&["trace", "-q", "-m", &m, "--like", &trace, "-o", &again]);
+    ok(&["compare", &again, &trace, "--all"]);
+    let shown = ok(&["replay", &trace, "-m", &m]);
+    assert!(shown.contains("canvas 1 step 4/4 · accepted 2"), "{shown}");
+    // One pass over prompt and masks, and the same from its own inputs.
+    let (taps, like) = (path("taps.safetensors"), path("like.safetensors"));
+    ok(&["trace", "-q", "-m", &m, "--tokens", "20,31,57", "--taps", "Qcur,l_out,logits", "-o", &taps]);
+    ok(&["trace", "-q", "-m", &m, "--like", &taps, "-o", &like]);
+    ok(&["compare", &like, &taps, "--all"]);
+}
+
+#[test]
+fn what_does_not_apply_is_refused_by_its_flag() {
+    let (dream, gemma) = (model("dream-tiny.F16.gguf"), crate::mini());
+    for (file, flags, said) in [
+        (&dream, &["--no-self-conditioning"][..], "--no-self-conditioning changes nothing"),
+        (
+            &dream,
+            &["--stability", "2"],
+            "--stability: the sampler entropy has no such parameter; it has --steps",
+        ),
+        (&dream, &["--sampler", "entropy-bound"], "expected origin, maskgit-plus"),
+        (&dream, &["--profile", "jax"], "profile of a model whose canvas begins as mask tokens"),
+        (&gemma, &["--sampler", "low-confidence"], "expected entropy-bound, found low-confidence"),
+        (&gemma, &["--eps", "0.1"], "--eps: the sampler entropy-bound has no such parameter"),
+        (
+            &gemma,
+            &["--steps", "0"],
+            "--steps: expected an integer in 1..=4096 by the sampler entropy-bound, found 0",
+        ),
+    ] {
+        let done = redraft(&[&["run", "-m", file, "--tokens", "20", "-n", "4"], flags].concat());
+        assert!(done.code == Some(2) && done.err.contains(said), "{flags:?}: {:?} {}", done.code, done.err);
+    }
+}

@@ -1,0 +1,28 @@
+//! Dream, Dream-Coder and DiffuCoder: Qwen 2 that reads both ways and predicts each token in the row before it.
+//! Fact sheet: `docs/models/dream.md`.
+
+use redraft_compute::op::RopeStyle;
+
+use super::ArchSpec;
+use super::masked::{self, Family};
+use crate::sampler::ENTROPY;
+
+pub(super) const SPEC: ArchSpec = ArchSpec {
+    name: FAMILY.name,
+    about: "Dream: Qwen 2 with a full mask, logits shifted by one",
+    load: |gguf, w, notes| masked::load(&FAMILY, gguf, w, notes),
+    sampler: Some(&ENTROPY),
+    defaults: &[("temperature", 0.2), ("top_p", 0.95)],
+    tap_names: masked::TAP_NAMES,
+    presets: crate::synth::DREAM,
+};
+
+const FAMILY: Family = Family {
+    name: "dream",
+    rope: RopeStyle::Neox,
+    bias: true,
+    head_norms: false,
+    experts: None,
+    shifted: true,
+    answer_len: 512,
+};

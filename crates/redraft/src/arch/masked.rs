@@ -1,0 +1,190 @@
+//! What the families share that read the whole sequence, prompt and canvas, in one bidirectional pass and denoise mask
+//! tokens. Each family says in its own file where it differs.
+
+use redraft_compute::op::{Distribution, Head, Mask, RopeStyle};
+use redraft_compute::{ComputeError, KvLayout, ProgramBuilder, Val};
+use redraft_gguf::{Gguf, Metadata, Value};
+
+use super::{Arch, Hyper, Noise, Reading, Shape};
+use crate::Error;
+use crate::layers::{AttentionKind, FeedForwardKind, HeadNorms, Heads, Rotary, Transformer, TransformerKind};
+use crate::weights::WeightLoader;
+
+/// Where a family differs from the others.
+pub(super) struct Family {
+    /// `general.architecture`, the prefix of its keys.
+    pub(super) name: &'static str,
+    /// Which channels are rotated together.
+    pub(super) rope: RopeStyle,
+    /// Queries, keys and values have biases.
+    pub(super) bias: bool,
+    /// Queries and keys have norms over heads.
+    pub(super) head_norms: bool,
+    /// Of routed experts, whether the weights of the chosen ones are divided by their sum.
+    pub(super) experts: Option<bool>,
+    /// The prediction for a position is in the row before it, unless the file says otherwise.
+    pub(super) shifted: bool,
+    /// Tokens of an answer where nobody says.
+    pub(super) answer_len: usize,
+}
+
+/// Goldens and llama.cpp name by `Qcur` and `Kcur` what goes into the attention, by `ffn_moe_weights` the weights of the
+/// chosen experts.
+pub(super) const TAP_NAMES: &[(&str, &str)] =
+    &[("Qcur", "Qcur_pos"), ("Kcur", "Kcur_pos"), ("ffn_moe_weights", "ffn_moe_weights_scaled")];
+
+/// Texts of mask tokens.
+const MASK_TEXTS: [&str; 4] = ["<|mask|>", "<|mdm_mask|>", "[MASK]", "<mask>"];
+
+struct Masked {
+    shape: Shape,
+    net: Transformer,
+}
+
+pub(super) fn load(
+    family: &Family,
+    gguf: &Gguf,
+    w: &mut WeightLoader<'_>,
+    notes: &mut Vec<String>,
+) -> Result<Box<dyn Arch>, Error> {
+    let meta = gguf.metadata();
+    let h = Hyper::new(meta, family.name);
+    let d_model = h.size("embedding_length", 1 << 20)?;
+    let n_heads = h.size("attention.head_count", 1 << 16)?;
+    let n_kv_heads = h.opt_size("attention.head_count_kv", 1 << 16)?.unwrap_or(n_heads);
+    h.grouped_heads(&[n_heads], &[n_kv_heads])?;
+    let head_dim = match h.opt_size("attention.key_length", 1 << 16)? {
+        Some(dim) => dim,
+        None if d_model.is_multiple_of(n_heads) => d_model / n_heads,
+        None => return Err(h.wrong("attention.head_count", format!("a divisor of {d_model}"), n_heads)),
+    };
+    if meta.get(&h.key("attention.value_length")).is_some() {
+        h.equal("attention.value_length", head_dim)?;
+    }
+    h.no_rope_scaling()?;
+    let n_rot = h.opt_size("rope.dimension_count", head_dim)?.unwrap_or(head_dim);
+    if !n_rot.is_multiple_of(2) {
+        return Err(h.wrong("rope.dimension_count", "an even number", n_rot));
+    }
+    if meta.opt_bool(&h.key("attention.causal"))? == Some(true) {
+        notes.push(format!(
+            "the file says {} is true, but these models read both ways",
+            h.key("attention.causal")
+        ));
+    }
+    let feed_forward = match family.experts {
+        None => FeedForwardKind::Dense(h.size("feed_forward_length", 1 << 24)?),
+        Some(renormalize) => {
+            let n = h.size("expert_count", 1 << 16)?;
+            FeedForwardKind::Experts {
+                n,
+                n_used: h.size("expert_used_count", n)?,
+                d_expert: h.size("expert_feed_forward_length", 1 << 24)?,
+                renormalize,
+            }
+        }
+    };
+    let eps = h.positive("attention.layer_norm_rms_epsilon")?;
+    let vocab_len = super::vocab_len(gguf)?;
+    let kind = TransformerKind {
+        n_layers: h.size("block_count", 1024)?,
+        d_model,
+        vocab_len,
+        attention: AttentionKind {
+            heads: Heads { q: n_heads, kv: n_kv_heads, dim: head_dim },
+            own_values: true,
+            bias: family.bias,
+            norms: if family.head_norms { HeadNorms::QueryKey } else { HeadNorms::None },
+            eps,
+            style: family.rope,
+            scale: (head_dim as f64).sqrt().recip(),
+        },
+        feed_forward,
+        eps,
+        rotary: Rotary { base: h.positive("rope.freq_base")?.into(), n_rot, factors: None },
+    };
+    let shape = Shape {
+        n_layers: kind.n_layers,
+        d_model,
+        vocab_len,
+        context_len: h.size("context_length", 1 << 30)?,
+        reading: Reading::Whole,
+        noise: Noise::Mask(mask_id(meta, vocab_len, notes)?),
+        canvas_len: family.answer_len,
+        shifted: shifted(meta, family, notes)?,
+        kv: KvLayout::default(),
+        self_conditioning: false,
+    };
+    Ok(Box::new(Masked { shape, net: Transformer::load(w, kind) }))
+}
+
+/// `diffusion.shift_logits`; files that leave it out mean what the family does.
+fn shifted(meta: &Metadata, family: &Family, notes: &mut Vec<String>) -> Result<bool, Error> {
+    let key = "diffusion.shift_logits";
+    let found = meta.opt_bool(key)?;
+    if found.is_none() && !family.shifted {
+        // llama.cpp takes a missing key for true in every family.
+        notes.push(format!("the file has no {key}; taking false, which models of this architecture need"));
+    }
+    Ok(found.unwrap_or(family.shifted))
+}
+
+/// The mask token: named by the file, else by its text.
+fn mask_id(meta: &Metadata, vocab_len: usize, notes: &mut Vec<String>) -> Result<u32, Error> {
+    let key = "tokenizer.ggml.mask_token_id";
+    let wrong = |expected: String, found: String| Error::Hyper { key: key.into(), expected, found };
+    if let Some(id) = meta.opt_u32(key)? {
+        return match (id as usize) < vocab_len {
+            true => Ok(id),
+            false => Err(wrong(format!("a token of the vocabulary, 0..{vocab_len}"), id.to_string())),
+        };
+    }
+    let tokens = meta.str_array("tokenizer.ggml.tokens")?;
+    let named = |text: &&str| tokens.iter().position(|t| t == *text).filter(|&id| id < vocab_len);
+    let found = MASK_TEXTS.iter().find_map(|text| Some((named(text)?, *text)));
+    let (id, text) = found.ok_or_else(|| {
+        wrong("the token that stands for text to come".into(), "nothing, and no token named for it".into())
+    })?;
+    notes.push(format!("the file has no {key}; taking {id}, {text}"));
+    Ok(id as u32)
+}
+
+impl Hyper<'_> {
+    /// A size that may be missing.
+    fn opt_size(&self, name: &str, max: usize) -> Result<Option<usize>, Error> {
+        self.meta.get(&self.key(name)).map(|_| self.size(name, max)).transpose()
+    }
+
+    /// No model of these families stretches its positions, and a file that asks for it would be read wrongly.
+    fn no_rope_scaling(&self) -> Result<(), Error> {
+        let name = "rope.scaling.type";
+        match self.meta.get(&self.key(name)) {
+            None => Ok(()),
+            Some(Value::String(s)) if s == "none" => Ok(()),
+            Some(found) => Err(self.wrong(name, "none", format!("{found:?}"))),
+        }
+    }
+}
+
+impl Arch for Masked {
+    fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    fn position_inputs(&self, n_past: usize, rows: usize) -> Vec<Vec<f64>> {
+        vec![self.net.kind.rotary.table(n_past, rows)]
+    }
+
+    fn result_norm(&self, b: &mut ProgramBuilder, hidden: Val) -> Result<Val, ComputeError> {
+        self.net.result_norm(b, hidden)
+    }
+
+    fn canvas(&self, b: &mut ProgramBuilder, ids: Val, _: Option<Distribution>) -> Result<Val, ComputeError> {
+        let x = self.net.hidden(b, ids, Mask::Canvas { prefix: None }, None)?;
+        self.net.result_norm(b, x)
+    }
+
+    fn head(&self) -> Head {
+        Head { w: self.net.output, softcap: None }
+    }
+}

@@ -1,0 +1,28 @@
+//! RND1: Qwen 3 MoE that reads both ways and predicts each token in the row before it.
+//! Fact sheet: `docs/models/rnd1.md`.
+
+use redraft_compute::op::RopeStyle;
+
+use super::ArchSpec;
+use super::masked::{self, Family};
+use crate::sampler::ENTROPY_BOUND_MONOTONE;
+
+pub(super) const SPEC: ArchSpec = ArchSpec {
+    name: FAMILY.name,
+    about: "RND1: Qwen 3 MoE with a full mask, logits shifted by one",
+    load: |gguf, w, notes| masked::load(&FAMILY, gguf, w, notes),
+    sampler: Some(&ENTROPY_BOUND_MONOTONE),
+    defaults: &[],
+    tap_names: masked::TAP_NAMES,
+    presets: crate::synth::RND1,
+};
+
+const FAMILY: Family = Family {
+    name: "rnd1",
+    rope: RopeStyle::Neox,
+    bias: false,
+    head_norms: true,
+    experts: Some(true),
+    shifted: true,
+    answer_len: 256,
+};

@@ -1,0 +1,160 @@
+//! The plain transformer: pre-norm blocks of attention and feed-forward, dense or of routed experts.
+
+use redraft_compute::op::{Activation, Mask};
+use redraft_compute::{ComputeError, Kind, ProgramBuilder, Val, WeightId};
+
+use super::attention::{AttentionKind, Cache, Rotary, SelfAttention};
+use super::feed_forward::{Experts, GatedMlp, Router};
+use crate::weights::WeightLoader;
+
+/// The feed-forward part of all blocks; gated by SiLU.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum FeedForwardKind {
+    /// One block of this width.
+    Dense(usize),
+    /// Routed experts.
+    Experts {
+        /// How many there are.
+        n: usize,
+        /// How many a token uses.
+        n_used: usize,
+        /// Width of each.
+        d_expert: usize,
+        /// Weights of the chosen ones are divided by their sum.
+        renormalize: bool,
+    },
+}
+
+/// Sizes and kinds.
+#[derive(Debug, Clone)]
+pub(crate) struct TransformerKind {
+    pub n_layers: usize,
+    pub d_model: usize,
+    pub vocab_len: usize,
+    pub attention: AttentionKind,
+    pub feed_forward: FeedForwardKind,
+    pub eps: f32,
+    pub rotary: Rotary,
+}
+
+enum FeedForward {
+    Dense(GatedMlp),
+    Experts(Router, Experts),
+}
+
+struct Block {
+    attn_norm: WeightId,
+    attn: SelfAttention,
+    ffn_norm: WeightId,
+    ffn: FeedForward,
+}
+
+/// Embedding, blocks, final norm and head.
+pub(crate) struct Transformer {
+    pub kind: TransformerKind,
+    token_embd: WeightId,
+    blocks: Vec<Block>,
+    output_norm: WeightId,
+    /// The output head `[V, d_model]`.
+    pub output: WeightId,
+}
+
+impl Transformer {
+    /// The tensors `token_embd`, `blk.N.*`, `output_norm`, and `output`, which the embedding stands in for where it is
+    /// missing.
+    pub(crate) fn load(w: &mut WeightLoader<'_>, kind: TransformerKind) -> Transformer {
+        let (n, vocab_len) = (kind.d_model, kind.vocab_len);
+        let token_embd = w.matrix("token_embd.weight", vocab_len, n);
+        let blocks = (0..kind.n_layers).map(|i| Block::load(w, &kind, i)).collect();
+        let output_norm = w.vector("output_norm.weight", n);
+        let output = w.head(vocab_len, n, token_embd);
+        Transformer { kind, token_embd, blocks, output_norm, output }
+    }
+
+    /// Appends embedding and blocks for `ids` `[T, 1]`; declares the rotary table as an input. With `append`, keys and
+    /// values extend the cache; where that is none, there is no cache. Returns the hidden state `[T, d_model]`.
+    pub(crate) fn hidden(
+        &self,
+        b: &mut ProgramBuilder,
+        ids: Val,
+        mask: Mask,
+        append: Option<bool>,
+    ) -> Result<Val, ComputeError> {
+        let table = b.input("rope table", self.kind.rotary.n_rot, Kind::Real)?;
+        let mut x = b.embed(ids, self.token_embd, 1.0)?; // [T, n]
+        b.tap("inp_embd", x);
+        for (layer, block) in self.blocks.iter().enumerate() {
+            b.set_layer(Some(layer));
+            let cache = append.map(|append| Cache { layer, append });
+            x = block.build(b, x, table, &self.kind, mask, cache)?;
+        }
+        b.set_layer(None);
+        Ok(x)
+    }
+
+    /// Appends the final norm.
+    pub(crate) fn result_norm(&self, b: &mut ProgramBuilder, hidden: Val) -> Result<Val, ComputeError> {
+        let x = b.rms_norm(hidden, Some(self.output_norm), self.kind.eps, self.kind.d_model)?;
+        b.tap("result_norm", x);
+        Ok(x)
+    }
+}
+
+impl Block {
+    fn load(w: &mut WeightLoader<'_>, kind: &TransformerKind, i: usize) -> Block {
+        let (n, act) = (kind.d_model, Activation::Silu);
+        let name = |n: &str| format!("blk.{i}.{n}");
+        Block {
+            attn_norm: w.vector(&name("attn_norm.weight"), n),
+            attn: SelfAttention::load(w, &name("attn_"), n, kind.attention),
+            ffn_norm: w.vector(&name("ffn_norm.weight"), n),
+            ffn: match kind.feed_forward {
+                FeedForwardKind::Dense(d_ff) => {
+                    FeedForward::Dense(GatedMlp::load(w, &name("ffn_"), d_ff, n, act))
+                }
+                FeedForwardKind::Experts { n: experts, n_used, d_expert, renormalize } => {
+                    let router = Router {
+                        w: w.matrix(&name("ffn_gate_inp.weight"), experts, n),
+                        top_k: n_used,
+                        renormalize,
+                        expert_scale: None,
+                    };
+                    FeedForward::Experts(router, Experts::load(w, &name("ffn_"), experts, d_expert, n, act))
+                }
+            },
+        }
+    }
+
+    fn build(
+        &self,
+        b: &mut ProgramBuilder,
+        x: Val,
+        table: Val,
+        kind: &TransformerKind,
+        mask: Mask,
+        cache: Option<Cache>,
+    ) -> Result<Val, ComputeError> {
+        let norm = |b: &mut ProgramBuilder, x, w| b.rms_norm(x, Some(w), kind.eps, kind.d_model);
+        let h = norm(b, x, self.attn_norm)?;
+        b.tap("attn_norm", h);
+        let o = self.attn.build(b, h, table, mask, cache)?; // [T, n]
+        let x = b.add(x, o)?;
+        b.tap("ffn_inp", x);
+        let h = norm(b, x, self.ffn_norm)?;
+        b.tap("ffn_norm", h);
+        let y = match &self.ffn {
+            FeedForward::Dense(mlp) => {
+                let y = mlp.build(b, h)?; // [T, n]
+                b.tap("ffn_out", y);
+                y
+            }
+            FeedForward::Experts(router, experts) => {
+                let route = router.build(b, h)?; // ids, weights: [T, k]
+                experts.build(b, h, route)? // [T, n]
+            }
+        };
+        let y = b.add(x, y)?;
+        b.tap("l_out", y);
+        Ok(y)
+    }
+}

@@ -1,0 +1,21 @@
+//! Dream's `maskgit_plus`: the tokens of the highest probability are revealed first. See [`Timesteps`].
+
+use super::SamplerSpec;
+use super::masks::{self, Timesteps};
+
+pub(crate) static SPEC: SamplerSpec = SamplerSpec {
+    name: "maskgit-plus",
+    about: "reveal the tokens of the highest probability first",
+    masks: true,
+    reserved: 0,
+    params: &[
+        masks::STEPS,
+        masks::TEMPERATURE,
+        masks::TOP_K,
+        masks::TOP_P,
+        masks::CFG_SCALE,
+        masks::EPS,
+        masks::ALG_TEMP,
+    ],
+    create: |params, _| Box::new(Timesteps::new(params, Some(masks::Draw::probability), true)),
+};

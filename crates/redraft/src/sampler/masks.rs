@@ -1,0 +1,415 @@
+//! What the samplers of masked-diffusion models share: parameters, what is asked of the model, and how many positions
+//! a step reveals. A sampler says how sure it is of a position, and the surest are revealed first.
+
+use redraft_compute::math::host::{exp, ln};
+use redraft_compute::math::reduce::sum;
+
+use super::{Ask, Decision, ParamSpec, Params, Range, Sampler, StepView, Stop};
+
+pub(super) const STEPS: ParamSpec = ParamSpec {
+    name: "steps",
+    flag: "steps",
+    doc: "denoising steps of a canvas; 0 takes as many as it has tokens",
+    default: 0.0,
+    range: Range::Int { min: 0, max: 65536 },
+    gguf_key: None,
+};
+pub(super) const TEMPERATURE: ParamSpec = ParamSpec {
+    name: "temperature",
+    flag: "temperature",
+    doc: "logits are divided by it before a token is drawn; 0 takes the most likely one",
+    default: 0.0,
+    range: Range::Float { min: 0.0, max: 100.0 },
+    gguf_key: None,
+};
+pub(super) const TOP_K: ParamSpec = ParamSpec {
+    name: "top_k",
+    flag: "top-k",
+    doc: "only so many of the most likely tokens can be drawn; 0 is all",
+    default: 0.0,
+    range: Range::Int { min: 0, max: 1 << 20 },
+    gguf_key: None,
+};
+pub(super) const TOP_P: ParamSpec = ParamSpec {
+    name: "top_p",
+    flag: "top-p",
+    doc: "only the most likely tokens that have this probability together can be drawn; 1 is all",
+    default: 1.0,
+    range: Range::Float { min: 1e-6, max: 1.0 },
+    gguf_key: None,
+};
+pub(super) const CFG_SCALE: ParamSpec = ParamSpec {
+    name: "cfg_scale",
+    flag: "cfg-scale",
+    doc: "classifier-free guidance: how far predictions are moved away from those without the prompt, at twice the \
+          time; 0 is none",
+    default: 0.0,
+    range: Range::Float { min: 0.0, max: 100.0 },
+    gguf_key: None,
+};
+pub(super) const EPS: ParamSpec = ParamSpec {
+    name: "eps",
+    flag: "eps",
+    doc: "time at which the schedule ends, which begins at 1",
+    default: 1e-3,
+    range: Range::Float { min: 1e-6, max: 0.5 },
+    gguf_key: None,
+};
+pub(super) const ALG_TEMP: ParamSpec = ParamSpec {
+    name: "alg_temp",
+    flag: "alg-temp",
+    doc: "positions are drawn by their confidence divided by it; 0 takes the surest",
+    default: 0.0,
+    range: Range::Float { min: 0.0, max: 100.0 },
+    gguf_key: None,
+};
+pub(super) const BLOCK_LENGTH: ParamSpec = ParamSpec {
+    name: "block_length",
+    flag: "block-length",
+    doc: "positions are revealed in blocks of so many from left to right; the last may be shorter",
+    default: 32.0,
+    range: Range::Int { min: 1, max: 65536 },
+    gguf_key: None,
+};
+pub(super) const END_LAST: ParamSpec = ParamSpec {
+    name: "end_last",
+    flag: "end-last",
+    doc: "1 reveals predicted ends of the answer after everything else, against answers that end at once",
+    default: 0.0,
+    range: Range::Int { min: 0, max: 1 },
+    gguf_key: None,
+};
+
+/// How tokens are drawn.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Draw {
+    pub(super) temperature: f64,
+    ask: Ask,
+}
+
+impl Draw {
+    /// `ask` says what else is wanted.
+    pub(super) fn new(p: &Params, ask: Ask) -> Draw {
+        let temperature = p.get("temperature");
+        let scale = if temperature > 0.0 { temperature } else { 1.0 };
+        let ask = Ask {
+            temperature: scale,
+            top_k: p.int("top_k"),
+            top_p: p.get("top_p"),
+            cfg_scale: p.get("cfg_scale"),
+            ..ask
+        };
+        Draw { temperature, ask }
+    }
+
+    pub(super) fn ask(&self) -> Ask {
+        self.ask
+    }
+
+    /// The tokens that may be revealed.
+    pub(super) fn tokens<'a>(&self, view: &StepView<'a>) -> &'a [u32] {
+        if self.temperature > 0.0 { view.sample } else { view.argmax }
+    }
+
+    /// Probability of the token at a position, for which [`Ask::worth`] must be asked.
+    pub(super) fn probability(&self, view: &StepView<'_>, i: usize) -> f64 {
+        let logit = if self.temperature > 0.0 { view.sampled[i] } else { view.first[i] };
+        exp(f64::from(logit) - f64::from(view.lse[i]))
+    }
+}
+
+/// Open positions by falling score, the lower position first among equals; `k` of them at most.
+pub(super) fn best(score: &[f64], open: &[bool], k: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..score.len()).filter(|&i| open[i]).collect();
+    order.sort_by(|&a, &b| score[b].total_cmp(&score[a]));
+    order.truncate(k);
+    order
+}
+
+/// The decision that reveals `chosen`. `last`: it was the last step that was planned.
+pub(super) fn reveal(
+    view: &StepView<'_>,
+    tokens: &[u32],
+    chosen: &[usize],
+    score: &[f64],
+    last: bool,
+) -> Decision {
+    let mut accepted = vec![false; view.canvas.len()];
+    let mut canvas = view.canvas.to_vec();
+    for &i in chosen {
+        accepted[i] = true;
+        canvas[i] = tokens[i];
+    }
+    let open: Vec<f32> = (0..canvas.len()).filter(|&i| view.open[i]).map(|i| view.entropy[i]).collect();
+    let mean_entropy = sum(&open) * (1.0 / open.len().max(1) as f64) as f32;
+    let done = chosen.len() == open.len();
+    let stop = if last { Some(Stop::MaxSteps) } else { done.then_some(Stop::Converged) };
+    let confidence =
+        score.iter().zip(view.open).map(|(&s, &open)| if open { s as f32 } else { 0.0 }).collect();
+    Decision { accepted, canvas, confidence, mean_entropy, stop }
+}
+
+/// How sure a sampler is of a position.
+pub(super) type Score = fn(&Draw, &StepView<'_>, usize) -> f64;
+
+/// Dream's schedule: time falls from 1 to `eps` in equal steps, and of the open positions a step from `t` to `s` reveals
+/// the share `1 - s / t`, the last step all.
+pub(super) struct Timesteps {
+    steps: usize,
+    eps: f64,
+    alg_temp: f64,
+    draw: Draw,
+    /// None: each position is revealed by chance.
+    score: Option<Score>,
+    /// For each step of this canvas the share of the open positions that it reveals, and how many these are. Where
+    /// positions have scores, steps that would reveal none are left out: the next one would see the same.
+    plan: Vec<(f32, usize)>,
+}
+
+impl Timesteps {
+    pub(super) fn new(p: &Params, score: Option<Score>, worth: bool) -> Timesteps {
+        let ask = Ask { top_p_first: true, worth, ..Ask::default() };
+        let alg_temp = if score.is_some() { p.get("alg_temp") } else { 0.0 };
+        let (steps, eps) = (p.int("steps"), p.get("eps"));
+        Timesteps { steps, eps, alg_temp, draw: Draw::new(p, ask), score, plan: Vec::new() }
+    }
+
+    /// The time before a step: a line from 1 to `eps`, rounded to f32 as tensors of times are.
+    fn time(&self, step: usize, steps: usize) -> f32 {
+        match step >= steps {
+            true => self.eps as f32,
+            false => (1.0 + step as f64 * ((self.eps - 1.0) / steps as f64)) as f32,
+        }
+    }
+
+    /// Draws `k` positions without replacement by soft-max of `score / alg_temp`: those with the largest
+    /// `score / alg_temp - ln(-ln u)`.
+    fn perturbed(&self, score: &[f64], choice: &[f64]) -> Vec<f64> {
+        score.iter().zip(choice).map(|(&s, &u)| s / self.alg_temp - ln(-ln(u))).collect()
+    }
+}
+
+impl Sampler for Timesteps {
+    fn max_steps(&self) -> usize {
+        self.plan.len()
+    }
+
+    fn ask(&self, _step: usize) -> Ask {
+        self.draw.ask()
+    }
+
+    fn begin(&mut self, open: &[bool]) {
+        let mut left = open.iter().filter(|&&o| o).count();
+        let steps = if self.steps == 0 { left.max(1) } else { self.steps };
+        self.plan.clear();
+        for step in 0..steps {
+            let share = 1.0 - self.time(step + 1, steps) / self.time(step, steps);
+            let k = if step + 1 == steps { left } else { (left as f32 * share) as usize };
+            if k > 0 || self.score.is_none() {
+                self.plan.push((share, k));
+                left -= k;
+            }
+        }
+    }
+
+    fn step(&mut self, view: StepView<'_>) -> Decision {
+        let n = view.canvas.len();
+        let last = view.step + 1 >= self.plan.len();
+        let (share, k) = self.plan.get(view.step).copied().unwrap_or((1.0, n));
+        let (score, chosen): (Vec<f64>, Vec<usize>) = match self.score {
+            None => {
+                let hit = |i: &usize| view.open[*i] && (last || view.choice[*i] < f64::from(share));
+                (Vec::new(), (0..n).filter(hit).collect())
+            }
+            Some(score) => {
+                let of = |i| if view.open[i] { score(&self.draw, &view, i) } else { 0.0 };
+                let score: Vec<f64> = (0..n).map(of).collect();
+                let chosen = match self.alg_temp > 0.0 {
+                    true => best(&self.perturbed(&score, view.choice), view.open, k),
+                    false => best(&score, view.open, k),
+                };
+                (score, chosen)
+            }
+        };
+        reveal(&view, self.draw.tokens(&view), &chosen, &score, last)
+    }
+}
+
+/// LLaDA's schedule: blocks from left to right, each with its share of the steps; how many positions each step reveals
+/// is fixed when the canvas begins, evenly, the first steps of a block one more where it does not come out even.
+pub(super) struct Blocks {
+    steps: usize,
+    block_length: usize,
+    end_last: bool,
+    draw: Draw,
+    score: Score,
+    /// For each step the end of its block and how many positions it reveals.
+    plan: Vec<(usize, usize)>,
+}
+
+impl Blocks {
+    pub(super) fn new(p: &Params, score: Score, worth: bool) -> Blocks {
+        // The confidence in a drawn token is its probability at temperature 1.
+        let ask = Ask { raw_stats: true, worth, ..Ask::default() };
+        let (steps, block_length) = (p.int("steps"), p.int("block_length"));
+        let end_last = p.get("end_last") > 0.0;
+        Blocks { steps, block_length, end_last, draw: Draw::new(p, ask), score, plan: Vec::new() }
+    }
+}
+
+impl Sampler for Blocks {
+    fn max_steps(&self) -> usize {
+        self.plan.len().max(1)
+    }
+
+    fn ask(&self, _step: usize) -> Ask {
+        self.draw.ask()
+    }
+
+    fn begin(&mut self, open: &[bool]) {
+        let blocks = open.len().div_ceil(self.block_length);
+        self.plan.clear();
+        for (b, block) in open.chunks(self.block_length).enumerate() {
+            let m = block.iter().filter(|&&o| o).count();
+            // The steps are spread over the blocks; a block takes one at least, and none that would reveal nothing.
+            let share = (b + 1) * self.steps / blocks - b * self.steps / blocks;
+            let steps = if self.steps == 0 { m } else { share.max(1).min(m) };
+            let end = b * self.block_length + block.len();
+            self.plan.extend((0..steps).map(|i| (end, m / steps + usize::from(i < m % steps))));
+        }
+    }
+
+    fn step(&mut self, view: StepView<'_>) -> Decision {
+        let (end, k) = self.plan.get(view.step).copied().unwrap_or((view.canvas.len(), usize::MAX));
+        let tokens = self.draw.tokens(&view);
+        let score: Vec<f64> = (0..view.canvas.len())
+            .map(|i| match () {
+                () if !view.open[i] || i >= end => 0.0,
+                () if self.end_last && view.end_ids.contains(&tokens[i]) => -1.0,
+                () => (self.score)(&self.draw, &view, i),
+            })
+            .collect();
+        let in_block: Vec<bool> = view.open.iter().enumerate().map(|(i, &open)| open && i < end).collect();
+        let chosen = best(&score, &in_block, k);
+        reveal(&view, tokens, &chosen, &score, view.step + 1 >= self.plan.len())
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Runs a sampler over a canvas of masks (id 0) whose predictions never change, and returns what each step reveals.
+    pub(crate) fn reveals(sampler: &mut dyn Sampler, probability: &[f64], choice: &[f64]) -> Vec<Vec<usize>> {
+        let n = probability.len();
+        let argmax: Vec<u32> = (1..=n as u32).collect();
+        let max: Vec<f32> = probability.iter().map(|&p| ln(p) as f32).collect();
+        // The rest of the probability is with one other token.
+        let second: Vec<f32> = probability.iter().map(|&p| ln(1.0 - p) as f32).collect();
+        let entropy: Vec<f32> =
+            probability.iter().map(|&p| -(p * ln(p) + (1.0 - p) * ln(1.0 - p)) as f32).collect();
+        let (lse, mut canvas, mut out) = (vec![0.0; n], vec![0; n], Vec::new());
+        sampler.begin(&vec![true; n]);
+        for step in 0..100 {
+            let open: Vec<bool> = canvas.iter().map(|&id| id == 0).collect();
+            let d = sampler.step(StepView {
+                step,
+                canvas: &canvas,
+                open: &open,
+                argmax: &argmax,
+                sample: &argmax,
+                first: &max,
+                lse: &lse,
+                entropy: &entropy,
+                second: &second,
+                sampled: &max,
+                choice,
+                ..StepView::default()
+            });
+            out.push((0..n).filter(|&i| d.accepted[i]).collect());
+            for i in 0..n {
+                assert_eq!(d.canvas[i], if d.accepted[i] { argmax[i] } else { canvas[i] });
+                assert!(!d.accepted[i] || open[i], "what is revealed stays");
+            }
+            canvas = d.canvas;
+            if d.stop.is_some() {
+                return out;
+            }
+        }
+        panic!("no end")
+    }
+
+    pub(crate) fn params(spec: &super::super::SamplerSpec, overrides: &[(&str, f64)]) -> Params {
+        let overrides: Vec<_> = overrides.iter().map(|(n, v)| (n.to_string(), *v)).collect();
+        spec.params(&redraft_gguf::Metadata::new(), &overrides).unwrap()
+    }
+
+    #[test]
+    fn blocks_spread_steps_and_positions() {
+        let spec = super::super::sampler("low-confidence").unwrap();
+        let mut s =
+            Blocks::new(&params(spec, &[("steps", 5.0), ("block_length", 4.0)]), |_, _, i| i as f64, false);
+        // Ten positions are blocks of 4, 4 and 2, with 1, 2 and 2 steps.
+        let got = reveals(&mut s, &[0.5; 10], &[0.5; 10]);
+        assert_eq!(got, [vec![0, 1, 2, 3], vec![6, 7], vec![4, 5], vec![9], vec![8]]);
+        let mut s =
+            Blocks::new(&params(spec, &[("steps", 1.0), ("block_length", 4.0)]), |_, _, i| i as f64, false);
+        assert_eq!(reveals(&mut s, &[0.5; 5], &[0.5; 5]).len(), 2, "one step a block at least");
+        let mut s = Blocks::new(&params(spec, &[("block_length", 3.0)]), |_, _, i| -(i as f64), false);
+        assert_eq!(reveals(&mut s, &[0.5; 4], &[0.5; 4]), [[0], [1], [2], [3]], "one a step");
+    }
+
+    #[test]
+    fn steps_that_reveal_nothing_are_left_out() {
+        let spec = super::super::sampler("entropy").unwrap();
+        let mut s = (spec.create)(&params(spec, &[("steps", 64.0)]), &super::super::PROFILES[0]);
+        let got = reveals(&mut *s, &[0.9, 0.6, 0.8], &[0.5; 3]);
+        assert_eq!(got, [vec![0], vec![1, 2]], "61 steps have a share of less than one position");
+        let spec = super::super::sampler("origin").unwrap();
+        let mut s = (spec.create)(&params(spec, &[("steps", 64.0)]), &super::super::PROFILES[0]);
+        s.begin(&[true; 3]);
+        assert_eq!(s.max_steps(), 64, "chance is given each of its steps");
+    }
+
+    /// t = 1, 0.75025, 0.5005, 0.25075, 0.001: shares 0.24975, 0.3329, 0.499, 1.
+    #[test]
+    fn time_falls_and_the_surest_go_first() {
+        let spec = super::super::sampler("maskgit-plus").unwrap();
+        let mut s = (spec.create)(&params(spec, &[("steps", 4.0)]), &super::super::PROFILES[0]);
+        let got = reveals(&mut *s, &[0.9, 0.6, 0.8, 0.7, 0.6, 0.95, 0.5, 0.55], &[0.5; 8]);
+        // 8 * 0.24975 = 1, 7 * 0.3329 = 2, 5 * 0.499 = 2, the rest.
+        assert_eq!(got, [vec![5], vec![0, 2], vec![1, 3], vec![4, 6, 7]]);
+    }
+
+    #[test]
+    fn positions_can_be_drawn_by_confidence() {
+        let spec = super::super::sampler("maskgit-plus").unwrap();
+        let first = |alg_temp, u: [f64; 4]| {
+            let p = params(spec, &[("steps", 4.0), ("alg_temp", alg_temp)]);
+            reveals(&mut *(spec.create)(&p, &super::super::PROFILES[0]), &[0.9, 0.8, 0.6, 0.5], &u)[0].clone()
+        };
+        assert_eq!(first(0.0, [0.1, 0.1, 0.1, 0.99]), [0]);
+        // -ln(-ln u) is 4.6 at 0.99 and -0.83 at 0.1: enough at a temperature of 1, not at 0.01.
+        assert_eq!(first(1.0, [0.1, 0.1, 0.1, 0.99]), [3]);
+        assert_eq!(first(0.01, [0.1, 0.1, 0.1, 0.99]), [0]);
+    }
+
+    #[test]
+    fn ends_can_wait() {
+        let spec = super::super::sampler("low-confidence").unwrap();
+        let mut s = (spec.create)(&params(spec, &[("end_last", 1.0)]), &super::super::PROFILES[0]);
+        s.begin(&[true, true]);
+        let view = StepView {
+            canvas: &[0, 0],
+            open: &[true, true],
+            argmax: &[9, 5],
+            first: &[-0.1, -2.0],
+            lse: &[0.0, 0.0],
+            entropy: &[0.5, 1.5],
+            end_ids: &[9],
+            ..StepView::default()
+        };
+        let d = s.step(view);
+        assert_eq!((d.canvas, d.mean_entropy, d.stop), (vec![0, 5], 1.0, None));
+    }
+}

@@ -1,0 +1,21 @@
+//! LLaDA's `random`: block after block, positions are revealed in random order. See [`Blocks`].
+
+use super::SamplerSpec;
+use super::masks::{self, Blocks};
+
+pub(crate) static SPEC: SamplerSpec = SamplerSpec {
+    name: "random",
+    about: "block after block, reveal positions in random order",
+    masks: true,
+    reserved: 0,
+    params: &[
+        masks::STEPS,
+        masks::TEMPERATURE,
+        masks::TOP_K,
+        masks::TOP_P,
+        masks::CFG_SCALE,
+        masks::BLOCK_LENGTH,
+        masks::END_LAST,
+    ],
+    create: |params, _| Box::new(Blocks::new(params, |_, view, i| view.choice[i], false)),
+};

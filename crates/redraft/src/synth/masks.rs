@@ -1,0 +1,217 @@
+//! Shapes of models of masks: Dream, LLaDA, LLaDA-MoE and RND1. Fact sheets: `docs/models`.
+
+use redraft_gguf::{Metadata, Value};
+
+use super::vocab::{self, ByteLevel};
+use super::{Fill, Plan, Role, TensorPlan};
+use crate::arch::Preset;
+
+pub(crate) const DREAM: &[Preset] =
+    &[Preset { name: "dream-7b", about: "Dream 7B: 28 layers, dense", build: || plan(&DREAM_7B) }];
+pub(crate) const LLADA: &[Preset] =
+    &[Preset { name: "llada-8b", about: "LLaDA 8B: 32 layers, dense", build: || plan(&LLADA_8B) }];
+pub(crate) const LLADA_MOE: &[Preset] = &[Preset {
+    name: "llada-moe-7b-a1b",
+    about: "LLaDA-MoE 7B-A1B: 16 layers, 64 experts of which 8 are used",
+    build: || plan(&LLADA_MOE_7B),
+}];
+pub(crate) const RND1: &[Preset] = &[Preset {
+    name: "rnd1-30b-a3b",
+    about: "RND1 30B-A3B: 48 layers, 128 experts of which 8 are used",
+    build: || plan(&RND1_30B),
+}];
+
+/// Sizes of a model, in the words of the GGUF keys.
+pub(super) struct Sizes {
+    pub(super) arch: &'static str,
+    name: &'static str,
+    size_label: &'static str,
+    pub(super) n_layers: u64,
+    context_len: u32,
+    pub(super) d_model: u64,
+    pub(super) n_heads: u64,
+    pub(super) n_kv_heads: u64,
+    pub(super) head_dim: u64,
+    /// Queries, keys and values have biases.
+    bias: bool,
+    /// Queries and keys have norms over heads.
+    head_norms: bool,
+    /// Width of the feed-forward block, or of an expert.
+    pub(super) d_ff: u64,
+    /// Experts, and how many a token uses.
+    pub(super) experts: Option<(u64, u64)>,
+    rope_base: f32,
+    eps: f32,
+    /// Whether the file says that logits are not shifted.
+    unshifted: bool,
+    pub(super) vocab: ByteLevel,
+}
+
+const DREAM_7B: Sizes = Sizes {
+    arch: "dream",
+    name: "Dream 7B",
+    size_label: "7B",
+    n_layers: 28,
+    context_len: 131_072,
+    d_model: 3584,
+    n_heads: 28,
+    n_kv_heads: 4,
+    head_dim: 128,
+    bias: true,
+    head_norms: false,
+    d_ff: 18_944,
+    experts: None,
+    rope_base: 1e6,
+    eps: 1e-6,
+    unshifted: false,
+    vocab: ByteLevel { pre: "qwen2", n: 152_064, end: 151_643, mask: 151_666, mask_text: "<|mask|>" },
+};
+
+const LLADA_8B: Sizes = Sizes {
+    arch: "llada",
+    name: "LLaDA 8B",
+    size_label: "8B",
+    n_layers: 32,
+    context_len: 4096,
+    d_model: 4096,
+    n_heads: 32,
+    n_kv_heads: 32,
+    head_dim: 128,
+    bias: false,
+    d_ff: 12_288,
+    rope_base: 5e5,
+    eps: 1e-5,
+    unshifted: true,
+    vocab: ByteLevel { pre: "llada-moe", n: 126_464, end: 126_081, mask: 126_336, mask_text: "<|mdm_mask|>" },
+    ..DREAM_7B
+};
+
+const LLADA_MOE_7B: Sizes = Sizes {
+    arch: "llada-moe",
+    name: "LLaDA-MoE 7B-A1B",
+    size_label: "7B-A1B",
+    n_layers: 16,
+    context_len: 8192,
+    d_model: 2048,
+    n_heads: 16,
+    n_kv_heads: 16,
+    head_norms: true,
+    d_ff: 1024,
+    experts: Some((64, 8)),
+    rope_base: 5e4,
+    vocab: ByteLevel { pre: "llada-moe", n: 157_184, end: 156_892, mask: 156_895, mask_text: "<|mask|>" },
+    ..LLADA_8B
+};
+
+const RND1_30B: Sizes = Sizes {
+    arch: "rnd1",
+    name: "RND1 30B-A3B",
+    size_label: "30B-A3B",
+    n_layers: 48,
+    context_len: 32_768,
+    n_heads: 32,
+    n_kv_heads: 4,
+    d_ff: 768,
+    experts: Some((128, 8)),
+    rope_base: 1e6,
+    eps: 1e-6,
+    unshifted: false,
+    vocab: ByteLevel { pre: "qwen2", n: 151_936, end: 151_643, mask: 151_669, mask_text: "<|mask|>" },
+    ..LLADA_MOE_7B
+};
+
+/// All models, for tests.
+#[cfg(test)]
+pub(super) const ALL: [Sizes; 4] = [DREAM_7B, LLADA_8B, LLADA_MOE_7B, RND1_30B];
+
+pub(super) fn plan(s: &Sizes) -> Plan {
+    Plan { metadata: metadata(s), tensors: tensors(s) }
+}
+
+fn metadata(s: &Sizes) -> Metadata {
+    let mut m = Metadata::new();
+    m.set("general.architecture", s.arch);
+    m.set("general.type", "model");
+    m.set("general.name", format!("{} (random weights)", s.name));
+    m.set(
+        "general.description",
+        format!(
+            "Random numbers in the shapes of {}, to measure speed and memory. It writes no text.",
+            s.name
+        ),
+    );
+    m.set("general.size_label", s.size_label);
+    let mut set = |key: &str, value: Value| m.set(format!("{}.{key}", s.arch), value);
+    let size = |n: u64| Value::U32(n as u32);
+    set("block_count", size(s.n_layers));
+    set("context_length", s.context_len.into());
+    set("embedding_length", size(s.d_model));
+    set("attention.head_count", size(s.n_heads));
+    set("attention.head_count_kv", size(s.n_kv_heads));
+    set("attention.key_length", size(s.head_dim));
+    set("attention.value_length", size(s.head_dim));
+    set("rope.dimension_count", size(s.head_dim));
+    set("rope.freq_base", Value::F32(s.rope_base));
+    set("attention.layer_norm_rms_epsilon", Value::F32(s.eps));
+    set("attention.causal", false.into());
+    set("vocab_size", size(s.vocab.n as u64));
+    set("feed_forward_length", size(s.d_ff));
+    if let Some((n, used)) = s.experts {
+        set("expert_count", size(n));
+        set("expert_used_count", size(used));
+        set("expert_feed_forward_length", size(s.d_ff));
+    }
+    if s.unshifted {
+        m.set("diffusion.shift_logits", false);
+    }
+    vocab::set_byte_level(&mut m, &s.vocab);
+    m
+}
+
+/// Fills keep a model of random weights alive: scores, router logits and logits differ by a few units, and no branch
+/// drowns in the residual stream.
+fn tensors(s: &Sizes) -> Vec<TensorPlan> {
+    let (n, f, vocab) = (s.d_model, s.d_ff, s.vocab.n as u64);
+    let (q, kv) = (s.n_heads * s.head_dim, s.n_kv_heads * s.head_dim);
+    let mut out = Vec::new();
+    let mut add = |name: String, dims: &[u64], role, fill| {
+        out.push(TensorPlan { name, dims: dims.to_vec(), role, fill });
+    };
+    // A matrix whose outputs are `gain` times as large as its inputs, and numbers around a centre.
+    let gain = |x: f32, inputs: u64| Fill::Std(x / (inputs as f32).sqrt());
+    let around = |x: f32| Fill::Between(0.6 * x, 1.4 * x);
+    add("token_embd.weight".into(), &[n, vocab], Role::Matrix, Fill::Std(1.0));
+    // The standard deviation of the logits.
+    add("output_norm.weight".into(), &[n], Role::Float, around(5.0));
+    add("output.weight".into(), &[n, vocab], Role::Embedding, gain(1.0, n));
+    for i in 0..s.n_layers {
+        let b = |name: &str| format!("blk.{i}.{name}");
+        let sensitive = Role::Sensitive { index: i as usize, of: s.n_layers as usize };
+        add(b("attn_norm.weight"), &[n], Role::Float, around(1.0));
+        for (name, width, role) in
+            [("attn_q", q, Role::Matrix), ("attn_k", kv, Role::Matrix), ("attn_v", kv, sensitive)]
+        {
+            add(b(&format!("{name}.weight")), &[n, width], role, gain(1.4, n));
+            if s.bias {
+                add(b(&format!("{name}.bias")), &[width], Role::Float, Fill::Std(0.5));
+            }
+        }
+        if s.head_norms {
+            // Scores are products of d elements, divided by sqrt(d).
+            add(b("attn_q_norm.weight"), &[s.head_dim], Role::Float, around(1.4));
+            add(b("attn_k_norm.weight"), &[s.head_dim], Role::Float, around(1.4));
+        }
+        add(b("attn_output.weight"), &[q, n], Role::Matrix, gain(0.4, q));
+        add(b("ffn_norm.weight"), &[n], Role::Float, around(1.0));
+        let stack = |a: u64, c: u64| s.experts.map_or(vec![a, c], |(e, _)| vec![a, c, e]);
+        let suffix = if s.experts.is_some() { "_exps" } else { "" };
+        if let Some((e, _)) = s.experts {
+            add(b("ffn_gate_inp.weight"), &[n, e], Role::Float, gain(2.0, n));
+        }
+        for name in ["ffn_gate", "ffn_up"] {
+            add(b(&format!("{name}{suffix}.weight")), &stack(n, f), Role::Matrix, gain(1.5, n));
+        }
+        add(b(&format!("ffn_down{suffix}.weight")), &stack(f, n), sensitive, gain(0.7, f));
+    }
+    out
+}

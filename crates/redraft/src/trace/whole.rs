@@ -1,0 +1,300 @@
+//! Goldens of models that read the whole sequence in each step: a forward pass over `ids`, and trajectories of samplers
+//! of masks, whose rows are whole sequences (prompt, canvas, and what a sampler puts after it).
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use redraft_compute::{TapData, TapKey, Val};
+use serde_json::Value;
+
+use super::{Elements, PassRecorder, TraceFile};
+use crate::arch::{Noise, Reading};
+use crate::engine::{
+    CanvasPass, Draws, Event, Philox, Request, Session, StepEvent, TapSink, canvas_pass, generate,
+};
+use crate::sampler::{PROFILES, SamplerSpec, sampler};
+use crate::{Error, Model};
+
+/// The forward pass over the golden's `ids`.
+pub(super) fn forward(
+    model: &mut Model,
+    golden: &TraceFile,
+    interrupt: Option<Arc<AtomicBool>>,
+) -> Result<TraceFile, Error> {
+    refuse_cached(model, golden)?;
+    let ids = golden.ids("ids")?;
+    if ids.is_empty() {
+        return Err(golden.wrong("tensor ids: expected at least one id".into()));
+    }
+    let mut recorder = PassRecorder::new(|name: &str, _| golden.tensors.contains_key(name));
+    recorder.interrupt = interrupt;
+    recorder.names = model.arch().tap_names;
+    let session = model.session()?;
+    let done = canvas_pass(model, &session, CanvasPass::new(&ids), &mut recorder);
+    model.close(session);
+    done.map(|_| recorder.file)
+}
+
+fn refuse_cached(model: &Model, golden: &TraceFile) -> Result<(), Error> {
+    match model.shape().reading {
+        Reading::Whole => Ok(()),
+        Reading::Cached => Err(golden.wrong(format!(
+            "it is of a model that reads the whole sequence at once, which {} does not",
+            model.arch().name
+        ))),
+    }
+}
+
+/// How a trajectory was made: the names of the reference programs, one group for each of them.
+struct Settings {
+    sampler: &'static SamplerSpec,
+    parameters: Vec<(String, f64)>,
+    /// Length of a row.
+    sequence_len: usize,
+    /// What `k` counts: the positions that stay masked, instead of those that are revealed.
+    counts_masked: bool,
+}
+
+fn settings(model: &Model, golden: &TraceFile, prompt_len: usize) -> Result<Settings, Error> {
+    let wrong = |e: String| golden.wrong(format!("metadata `config`: {e}"));
+    let text = golden.metadata.get("config").ok_or_else(|| wrong("missing".into()))?;
+    let c: serde_json::Map<String, Value> = serde_json::from_str(text).map_err(|e| wrong(e.to_string()))?;
+    let name = |key: &str| c.get(key).and_then(Value::as_str).map(|s| s.replace('_', "-"));
+    let opt = |key: &str| c.get(key).and_then(Value::as_f64);
+    let need = |key: &str| opt(key).ok_or_else(|| wrong(format!("{key}: expected a number")));
+    let size = |key: &str| -> Result<usize, Error> {
+        let x = need(key)?;
+        let fits = x.fract() == 0.0 && (0.0..=1e6).contains(&x);
+        if fits { Ok(x as usize) } else { Err(wrong(format!("{key}: expected a length, found {x}"))) }
+    };
+    let mut parameters =
+        vec![("steps".to_string(), need("steps")?), ("temperature".into(), 0.0), ("top_p".into(), 1.0)];
+    let (sampler, sequence_len) = match (name("alg"), name("remasking")) {
+        (Some(alg), _) => {
+            parameters.push(("eps".into(), need("eps")?));
+            (sampler(&alg)?, size("max_length")?)
+        }
+        (None, Some(remasking)) => {
+            parameters.push(("block_length".into(), need("block_length")?));
+            parameters.push(("cfg_scale".into(), opt("cfg").unwrap_or(0.0)));
+            (sampler(&remasking)?, prompt_len + size("gen_length")?)
+        }
+        (None, None) => (model.sampler()?, size("seq_len")?),
+    };
+    Ok(Settings { sampler, parameters, sequence_len, counts_masked: sampler.reserved > 0 })
+}
+
+/// Recorded numbers that choose positions; their rows are whole sequences.
+struct Choices {
+    rows: Vec<f64>,
+    sequence_len: usize,
+    prompt_len: usize,
+    other: Philox,
+}
+
+impl Draws for Choices {
+    fn initial(&self, canvas: usize, len: usize) -> Vec<u32> {
+        self.other.initial(canvas, len)
+    }
+
+    fn uniform(&self, canvas: usize, step: usize, len: usize) -> Vec<f64> {
+        self.other.uniform(canvas, step, len)
+    }
+
+    fn renoise(&self, canvas: usize, step: usize, len: usize) -> Vec<u32> {
+        self.other.renoise(canvas, step, len)
+    }
+
+    fn choice(&self, canvas: usize, step: usize, len: usize) -> Vec<f64> {
+        match self.rows.chunks(self.sequence_len).nth(step) {
+            Some(row) => row[self.prompt_len..][..len].to_vec(),
+            None => self.other.choice(canvas, step, len),
+        }
+    }
+}
+
+/// The rows of a trajectory, whole sequences.
+#[derive(Default)]
+struct Rows {
+    x_in: Vec<i32>,
+    x_out: Vec<i32>,
+    argmax: Vec<i32>,
+    revealed: Vec<u8>,
+    confidence: Vec<f32>,
+    entropy: Vec<f32>,
+    k: Vec<i32>,
+    n_masked: Vec<i32>,
+    block: Vec<i32>,
+}
+
+impl Rows {
+    fn step(&mut self, s: &StepEvent<'_>, around: &Around<'_>, mask: u32, counts_masked: bool, block: usize) {
+        let whole = |ids: &[u32]| around.whole(ids).map(|id| id as i32).collect::<Vec<_>>();
+        self.x_in.extend(whole(s.canvas_in));
+        self.x_out.extend(whole(&s.decision.canvas));
+        let numbers = |x: &[f32]| around.numbers(x, s.canvas_in.len());
+        self.confidence.extend(numbers(&s.decision.confidence));
+        self.entropy.extend(numbers(&s.result.entropy));
+        let accepted: Vec<f32> = s.decision.accepted.iter().map(|&a| f32::from(u8::from(a))).collect();
+        self.revealed.extend(numbers(&accepted).iter().map(|&x| x as u8));
+        let masked = |ids: &[u32]| ids.iter().filter(|&&id| id == mask).count() as i32;
+        let (before, after) = (masked(s.canvas_in), masked(&s.decision.canvas));
+        self.n_masked.push(before);
+        self.k.push(if counts_masked { after } else { before - after });
+        let first = s.canvas_in.iter().position(|&id| id == mask).unwrap_or(0);
+        self.block.push((first / block.max(1)) as i32);
+    }
+
+    fn file(self, len: usize) -> TraceFile {
+        let n = self.k.len();
+        let mut f = TraceFile::default();
+        for (name, x) in [("x_in", self.x_in), ("x_out", self.x_out), ("argmax", self.argmax)] {
+            if x.len() == n * len {
+                f.insert(name, vec![n, len], Elements::I32(x));
+            }
+        }
+        for (name, x) in [("k", self.k), ("n_masked", self.n_masked), ("block", self.block)] {
+            f.insert(name, vec![n], Elements::I32(x));
+        }
+        f.insert("revealed", vec![n, len], Elements::U8(self.revealed));
+        f.insert("confidence", vec![n, len], Elements::F32(self.confidence));
+        f.insert("entropy", vec![n, len], Elements::F32(self.entropy));
+        f
+    }
+}
+
+/// What stands around a canvas.
+struct Around<'a> {
+    prompt: &'a [u32],
+    tail: Vec<u32>,
+}
+
+impl Around<'_> {
+    fn whole(&self, canvas: &[u32]) -> impl Iterator<Item = u32> {
+        let (prompt, canvas, tail) = (self.prompt.to_vec(), canvas.to_vec(), self.tail.clone());
+        prompt.into_iter().chain(canvas).chain(tail)
+    }
+
+    /// Numbers of a canvas of `len` positions, none for 0, with 0 around them.
+    fn numbers(&self, canvas: &[f32], len: usize) -> Vec<f32> {
+        let mut out = vec![0.0; self.prompt.len()];
+        out.extend_from_slice(canvas);
+        out.resize(self.prompt.len() + len + self.tail.len(), 0.0);
+        out
+    }
+}
+
+/// Repeats a trajectory from its settings and recorded numbers.
+pub(super) fn trajectory(
+    model: &mut Model,
+    golden: &TraceFile,
+    interrupt: Option<Arc<AtomicBool>>,
+) -> Result<TraceFile, Error> {
+    refuse_cached(model, golden)?;
+    let prompt = golden.ids("prompt_ids")?;
+    let Settings { sampler, parameters, sequence_len, counts_masked } =
+        settings(model, golden, prompt.len())?;
+    let Noise::Mask(mask) = model.shape().noise else {
+        return Err(golden.wrong(format!("{} has no mask token", model.arch().name)));
+    };
+    let max_tokens = sequence_len.saturating_sub(prompt.len() + sampler.reserved);
+    let rows = golden.tensors.get("u").map_or_else(Vec::new, |t| t.data.to_f64());
+    if !rows.len().is_multiple_of(sequence_len.max(1)) {
+        return Err(golden.wrong(format!("tensor u: expected rows of {sequence_len} numbers")));
+    }
+    let other = Philox { seed: 0, vocab_len: model.shape().vocab_len as u32 };
+    let draws = Choices { rows, sequence_len, prompt_len: prompt.len(), other };
+    let around =
+        Around { prompt: &prompt, tail: vec![model.tokenizer().pad().unwrap_or(0); sampler.reserved] };
+    let params = sampler.params(model.gguf().metadata(), &parameters)?;
+    let block = params.get("block_length");
+    let block = if block.is_nan() { 1 } else { block as usize };
+    let request = Request {
+        prompt: prompt.clone(),
+        max_tokens,
+        context_len: model.shape().context_len,
+        sampler,
+        params,
+        profile: &PROFILES[0],
+        end_ids: Vec::new(),
+        self_conditioning: false,
+        full_logits: false,
+        interrupt,
+    };
+    let mut out = Rows::default();
+    let mut session = model.session()?;
+    let done = generate(model, &mut session, &request, &draws, &mut |event| {
+        if let Event::Step(s) = event {
+            out.step(s, &around, mask, counts_masked, block);
+        }
+        ControlFlow::Continue(())
+    });
+    let last = done?.committed;
+    if golden.tensors.contains_key("argmax") {
+        let cfg_scale = request.params.get("cfg_scale");
+        let facts = (prompt.len(), mask, sampler.reserved > 0);
+        out.argmax = predictions(model, &session, &out.x_in, sequence_len, cfg_scale, facts)?;
+    }
+    model.close(session);
+    let sequence: Vec<i32> = around.whole(&last).map(|id| id as i32).collect();
+    let mut file = out.file(sequence_len);
+    file.insert("final", vec![sequence.len()], Elements::I32(sequence));
+    file.tensors.retain(|name, _| golden.tensors.contains_key(name) && name != "prompt_ids");
+    Ok(file)
+}
+
+/// Takes the logits of a pass.
+struct LogitsSink(Vec<f64>);
+
+impl TapSink for LogitsSink {
+    fn wants(&self, key: TapKey) -> bool {
+        key.name == "logits"
+    }
+
+    fn tap(&mut self, _key: TapKey, _val: Val, data: TapData<'_>) {
+        self.0 = match data {
+            TapData::F32(x) => x.iter().map(|&x| x.into()).collect(),
+            TapData::F64(x) => x.to_vec(),
+            TapData::I32(_) => Vec::new(),
+        };
+    }
+}
+
+/// The most likely ids of all positions of each row of `x_in`, the mask token too: the engine predicts open positions
+/// only, goldens have all. `first_stays`: the first position of a sequence is never predicted.
+fn predictions(
+    model: &mut Model,
+    session: &Session,
+    x_in: &[i32],
+    sequence_len: usize,
+    cfg_scale: f64,
+    (prompt_len, mask, first_stays): (usize, u32, bool),
+) -> Result<Vec<i32>, Error> {
+    let (vocab_len, shifted) = (model.shape().vocab_len, model.shape().shifted);
+    let mut logits = |ids: &[u32]| -> Result<Vec<f64>, Error> {
+        let mut sink = LogitsSink(Vec::new());
+        canvas_pass(model, session, CanvasPass::new(ids), &mut sink)?;
+        Ok(sink.0)
+    };
+    let mut out = Vec::with_capacity(x_in.len());
+    for row in x_in.chunks(sequence_len.max(1)) {
+        let ids: Vec<u32> = row.iter().map(|&id| id as u32).collect();
+        let mut x = logits(&ids)?;
+        if cfg_scale > 0.0 {
+            let mut without = ids.clone();
+            without[..prompt_len].fill(mask);
+            let without = logits(&without)?;
+            x.iter_mut().zip(without).for_each(|(x, u)| *x = u + (cfg_scale + 1.0) * (*x - u));
+        }
+        let best =
+            |x: &[f64]| x.iter().enumerate().fold(0, |best, (i, v)| if *v > x[best] { i } else { best });
+        let mut argmax: Vec<i32> = x.chunks(vocab_len).map(|x| best(x) as i32).collect();
+        if shifted {
+            argmax.rotate_right(1);
+            argmax[0] = if first_stays { row[0] } else { argmax[1] };
+        }
+        out.extend(argmax);
+    }
+    Ok(out)
+}
