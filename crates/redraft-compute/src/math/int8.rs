@@ -17,10 +17,11 @@ const ROUNDER: f32 = 12_582_912.0;
 /// Scale of numbers whose largest magnitude is `peak`, and its reciprocal.
 ///
 /// The scale is `flush(peak / 127)`. Where it is 0 the reciprocal is 0 as well, so that all codes are. A scale
-/// above 2^100 is infinite with reciprocal 0: the product is then not finite, which is an error of the op.
+/// above 2^100, and that of a peak that is NaN, is infinite with reciprocal 0: the product is then not finite, which
+/// is an error of the op. The peak is the largest of the bits without sign, so a NaN among the numbers is the peak.
 pub fn int8_scale(peak: f32) -> (f32, f32) {
     let (scale, inverse) = int8_scales(peak);
-    if MAX_SCALE < scale { (f32::INFINITY, 0.0) } else { (scale, inverse) }
+    if scale.is_nan() || MAX_SCALE < scale { (f32::INFINITY, 0.0) } else { (scale, inverse) }
 }
 
 /// As [`int8_scale`], for lanes of peaks of at most 2^100.
@@ -76,6 +77,7 @@ mod tests {
         assert_eq!(int8_scale(128.0 * least).0.to_bits(), (128.0 * least * PER_CODE).to_bits());
         assert_eq!(int8_code(1e-15, int8_scale(1e-15).1), 0);
         assert_eq!(int8_scale(3e38), (f32::INFINITY, 0.0));
+        assert_eq!(int8_scale(f32::NAN), (f32::INFINITY, 0.0));
     }
 
     /// The peak has the code 127 whatever its bits are.

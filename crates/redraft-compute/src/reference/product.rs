@@ -78,7 +78,8 @@ impl Int8 {
     fn new(x: &[f32], cols: usize, units: Units) -> Int8 {
         let mut int = Int8 { units, codes: Vec::new(), scales: Vec::new(), cols };
         for unit in x.chunks_exact(units.len) {
-            let peak = unit.iter().fold(0.0, |peak: f32, x| peak.max(x.abs()));
+            // Bits without sign are ordered as the numbers are, and a NaN is above all.
+            let peak = f32::from_bits(unit.iter().fold(0, |peak, x| peak.max(x.abs().to_bits())));
             let (scale, inverse) = math::int8_scale(peak);
             int.scales.push(scale);
             int.codes.extend(unit.iter().map(|&x| math::int8_code(x, inverse) as i8));

@@ -45,9 +45,11 @@ pub(crate) fn quantize<S: Isa>(
         let mut peak = s.splat(0.0);
         for x in vectors {
             let bits = s.load(x).to_bits();
-            peak = peak.max(S::V::from_bits(bits.and(bits.splat(0x7FFF_FFFF))));
+            let magnitude = bits.and(bits.splat(0x7FFF_FFFF));
+            // Of integers, so that a NaN is above all.
+            peak = S::V::from_bits(magnitude).if_int_lt(peak.to_bits(), magnitude, peak);
         }
-        let (scale, inverse) = math::int8_scale(s.largest(peak));
+        let (scale, inverse) = math::int8_scale(largest_bits(s, peak));
         scales[u * tokens + token] = scale.to_bits() as i32;
         let inverse = s.splat(inverse);
         let per_sub = units.sub_len / LANES;
@@ -70,18 +72,26 @@ pub(crate) fn quantize<S: Isa>(
                 let pair = &mut sums[(u * units.pairs() + sub / 2) * tokens + token];
                 *pair = if sub % 2 == 0 { sum & 0xFFFF } else { *pair | sum << 16 };
             } else {
-                sums[(u * units.subs + sub) * tokens + token] = -bias * sum;
+                sums[(u * units.subs + sub) * tokens + token] = sum.wrapping_mul(-bias);
             }
         }
     }
 }
 
-/// The sum of the lanes.
+/// The lane with the largest bits; none has a sign.
+#[inline(always)]
+fn largest_bits<S: Isa>(s: S, v: S::V) -> f32 {
+    let mut x = [0.0; LANES];
+    s.store(v, &mut x);
+    f32::from_bits(x.iter().fold(0, |peak, x| peak.max(x.to_bits())))
+}
+
+/// The sum of the lanes. It wraps: codes of numbers that are not finite are arbitrary, and their product is an error.
 #[inline(always)]
 fn sum_int<S: Isa>(s: S, v: Int<S>) -> i32 {
     let mut x = [0.0; LANES];
     s.store(S::V::from_bits(v), &mut x);
-    x.iter().map(|x| x.to_bits() as i32).sum()
+    x.iter().fold(0, |sum, x| sum.wrapping_add(x.to_bits() as i32))
 }
 
 /// Adds the products; the number of tokens is the length of the sums, at most `Isa::INT_TOKENS`.
