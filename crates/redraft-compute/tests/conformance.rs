@@ -150,7 +150,7 @@ fn products_of_sixteen_bits_that_overflow_are_errors_on_every_level() {
     // The sum is 2^128 - 2^127, or 2^126 - 2^125 where all products fit.
     for (size, expected) in [(64, None), (62, Some(power(125)))] {
         let x = vec![power(size); 2 * tokens];
-        let mut run = |name: &str, options: &BackendOptions| {
+        let run = |name: &str, options: &BackendOptions| {
             let mut b = (backend(name).unwrap().create)(options, Arc::clone(&weights)).unwrap();
             let seq = b.seq_create(&KvLayout::default(), KvType::F32).unwrap();
             let mut keep = Keep(Vec::new());
