@@ -103,34 +103,56 @@ pub(crate) enum Form {
     #[default]
     F32,
     /// Rounded to 16 bits, held in f32.
-    F16,
-    /// Rounded to bfloat16, held in f32.
-    Bf16,
+    Half(Half),
     /// 8-bit integers with one scale per unit.
     Int8(Units),
+}
+
+/// A number of 16 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Half {
+    F16,
+    Bf16,
 }
 
 /// The largest finite f16.
 const F16_MAX: f32 = 65504.0;
 
-impl Form {
-    /// The form beside weights of a codec's type.
-    pub(crate) fn of(codec: &dyn BlockCodec, numerics: Numerics) -> Form {
-        match (numerics, codec.dtype()) {
-            (Numerics::Exact, _) => Form::F32,
-            (Numerics::Fast, DType::F16) => Form::F16,
-            (Numerics::Fast, DType::BF16) => Form::Bf16,
-            (Numerics::Fast, _) if codec.block_len() == 1 => Form::F32,
-            (Numerics::Fast, _) => Form::Int8(Units::of(codec)),
+impl Half {
+    /// The numbers of a type, if it is one of 16 bits.
+    pub(crate) fn of(dtype: DType) -> Option<Half> {
+        match dtype {
+            DType::F16 => Some(Half::F16),
+            DType::BF16 => Some(Half::Bf16),
+            _ => None,
         }
     }
 
-    /// A number of a form that is not [`Int8`](Self::Int8).
+    /// The number nearest to `x`, ties to even; beside f16, magnitudes above 65504 become 65504.
     pub(crate) fn round(self, x: f32) -> f32 {
         match self {
-            Form::F32 | Form::Int8(_) => x,
-            Form::F16 => f16_to_f32(f32_to_f16(x.clamp(-F16_MAX, F16_MAX))),
-            Form::Bf16 => bf16_to_f32(f32_to_bf16(x)),
+            Half::F16 => f16_to_f32(f32_to_f16(x.clamp(-F16_MAX, F16_MAX))),
+            Half::Bf16 => bf16_to_f32(f32_to_bf16(x)),
+        }
+    }
+
+    /// The number with these bits.
+    pub(crate) fn value(self, bits: u16) -> f32 {
+        match self {
+            Half::F16 => f16_to_f32(bits),
+            Half::Bf16 => bf16_to_f32(bits),
+        }
+    }
+}
+
+impl Form {
+    /// The form beside weights of a codec's type.
+    pub(crate) fn of(codec: &dyn BlockCodec, numerics: Numerics) -> Form {
+        match (numerics, Half::of(codec.dtype())) {
+            (Numerics::Exact, _) => Form::F32,
+            (Numerics::Fast, Some(half)) => Form::Half(half),
+            (Numerics::Fast, None) if codec.block_len() == 1 => Form::F32,
+            (Numerics::Fast, None) => Form::Int8(Units::of(codec)),
         }
     }
 }
@@ -268,10 +290,9 @@ mod tests {
 
     #[test]
     fn sixteen_bit_forms_round_to_even_and_saturate() {
-        assert_eq!(Form::F16.round(1.0 + 2f32.powi(-11)), 1.0);
-        assert_eq!(Form::F16.round(1.0 + 3.0 * 2f32.powi(-11)), 1.0 + 2f32.powi(-9));
-        assert_eq!(Form::F16.round(-1e9), -65504.0);
-        assert_eq!(Form::Bf16.round(1.0 + 2f32.powi(-8)), 1.0);
-        assert_eq!(Form::F32.round(0.1), 0.1);
+        assert_eq!(Half::F16.round(1.0 + 2f32.powi(-11)), 1.0);
+        assert_eq!(Half::F16.round(1.0 + 3.0 * 2f32.powi(-11)), 1.0 + 2f32.powi(-9));
+        assert_eq!(Half::F16.round(-1e9), -65504.0);
+        assert_eq!(Half::Bf16.round(1.0 + 2f32.powi(-8)), 1.0);
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use redraft_compute::cpu::CpuLevel;
 use redraft_compute::{
-    BackendOptions, InputData, Kind, KvLayout, KvType, Numerics, Observer, Precision, ProgramBuilder,
-    TapData, Val, Weight, WeightTable, backend, conformance::Suite,
+    BackendOptions, ComputeError, InputData, Kind, KvLayout, KvType, Numerics, Observer, Precision,
+    ProgramBuilder, TapData, Val, Weight, WeightTable, backend, conformance::Suite,
 };
 use redraft_gguf::{Bytes, CODECS, Encoder, codec};
 
@@ -124,6 +124,55 @@ proptest! {
             let options = BackendOptions { level, threads: Some(threads), ..Default::default() };
             let found = run("cpu", &options);
             prop_assert!(found == expected, "{} {numerics:?} [{t}, {k}] x [{n}, {k}] on {options:?}", codec.dtype());
+        }
+    }
+}
+
+/// A product of bfloat16 numbers may be too large for f32, where a fused multiply-add would find a finite sum.
+#[test]
+fn products_of_sixteen_bits_that_overflow_are_errors_on_every_level() {
+    let power = |n: i32| 2f32.powi(n);
+    let encoder = codec(redraft_gguf::DType::BF16).and_then(|c| c.encoder()).unwrap();
+    let mut bytes = [0; 4];
+    encoder.quantize(&[-power(63), power(64)], None, &mut bytes);
+    let mut weights = WeightTable::default();
+    let bytes = Bytes::from(bytes.to_vec());
+    let w = Weight { name: "w".into(), dtype: encoder.dtype(), experts: 1, rows: 1, cols: 2, bytes };
+    let w = weights.add(w).unwrap();
+    let weights = Arc::new(weights);
+    let tokens = 24;
+    let mut b = ProgramBuilder::new(&weights, 0, tokens);
+    let x = b.input("x", 2, Kind::Real).unwrap();
+    b.set_numerics(Numerics::Fast);
+    let y = b.matmul(x, w).unwrap();
+    b.output(y);
+    let program = b.finish();
+    // The sum is 2^128 - 2^127, or 2^126 - 2^125 where all products fit.
+    for (size, expected) in [(64, None), (62, Some(power(125)))] {
+        let x = vec![power(size); 2 * tokens];
+        let run = |name: &str, options: &BackendOptions| {
+            let mut b = (backend(name).unwrap().create)(options, Arc::clone(&weights)).unwrap();
+            let seq = b.seq_create(&KvLayout::default(), KvType::F32).unwrap();
+            let mut keep = Keep(Vec::new());
+            let result = b.run(&program, seq, &[InputData::F32(&x)], &mut keep);
+            match expected {
+                Some(sum) => {
+                    result.unwrap();
+                    assert_eq!(keep.0, vec![sum.to_bits(); tokens], "{name}, {options:?}");
+                }
+                None => {
+                    let e = result.unwrap_err();
+                    assert!(
+                        matches!(e, ComputeError::NotFinite { op: "MatMul", .. }),
+                        "{name}, {options:?}: {e}"
+                    );
+                }
+            }
+        };
+        run("reference", &BackendOptions::default());
+        for level in CpuLevel::available() {
+            let level = Some(level.name().to_string());
+            run("cpu", &BackendOptions { level, threads: Some(1), ..Default::default() });
         }
     }
 }

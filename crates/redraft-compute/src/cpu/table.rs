@@ -8,7 +8,7 @@
 use super::level::CpuLevel;
 use super::ops::int_panel::{IntGroup, IntPanel};
 use super::vector::{Row16, RowBytes};
-use crate::numerics::Units;
+use crate::numerics::{Half, Units};
 use crate::op::{Activation, RopeStyle};
 use redraft_gguf::{BlockCodec, Unpacked};
 
@@ -17,10 +17,18 @@ pub(crate) fn table(level: CpuLevel) -> Option<&'static Table> {
     match level {
         CpuLevel::Scalar => Some(&TABLE),
         #[cfg(target_arch = "x86_64")]
-        CpuLevel::Avx2 if std::arch::is_x86_feature_detected!("avx2") => Some(&super::x86::avx2::TABLE),
+        CpuLevel::Avx2
+            if std::arch::is_x86_feature_detected!("avx2")
+                && std::arch::is_x86_feature_detected!("f16c")
+                && std::arch::is_x86_feature_detected!("fma") =>
+        {
+            Some(&super::x86::avx2::TABLE)
+        }
         #[cfg(target_arch = "x86_64")]
         CpuLevel::AvxVnni
             if std::arch::is_x86_feature_detected!("avx2")
+                && std::arch::is_x86_feature_detected!("f16c")
+                && std::arch::is_x86_feature_detected!("fma")
                 && std::arch::is_x86_feature_detected!("avxvnni") =>
         {
             Some(&super::x86::vnni::narrow::TABLE)
@@ -58,6 +66,8 @@ macro_rules! kernel_list {
         $then! { [$($args)*]
             /// Adds the products of a panel of weights and packed activations to a tile of sums.
             gemm = kernels::gemm::gemm, (panel: &[Row16], x: &[f32], sums: &mut [Row16]);
+            /// The same for factors of 16 bits, whose products are exact in f32: below 2^128.
+            gemm_half = kernels::gemm::gemm_half, (panel: &[Row16], x: &[f32], sums: &mut [Row16]);
             /// Adds the products of two panels of integer weights and packed int8 activations to two tiles of sums.
             int_gemm = kernels::int8::gemm,
                 (panels: &[IntPanel; 2], x: IntGroup<'_>, sums: [&mut [Row16]; 2]);
@@ -75,6 +85,11 @@ macro_rules! kernel_list {
             pack = kernels::pack::pack, (rows: &[&[f32]], panel: &mut [Row16]);
             /// Unpacks one block of each of up to 16 rows into a panel, small numbers flushed.
             unpack = kernels::pack::unpack, (blocks: &[Unpacked], panel: &mut [Row16]);
+            /// Unpacks sixteen rows of numbers of 16 bits into a panel, small numbers flushed; the largest magnitude.
+            unpack_half = kernels::half::unpack_half,
+                (half: Half, rows: RowBytes<'_>, panel: &mut [Row16]) -> f32;
+            /// Rounds activations to 16 bits; the largest magnitude.
+            round_half = kernels::half::round_half, (half: Half, x: &[f32], out: &mut [f32]) -> f32;
             /// `x = flush(x)`.
             flush = kernels::elementwise::flush, (x: &mut [f32]);
             /// `sums = flush(sums + bias)`.
@@ -178,7 +193,7 @@ macro_rules! level_table {
         use crate::cpu::kernels;
         use crate::cpu::ops::int_panel::{IntGroup, IntPanel};
         use crate::cpu::table::{Table, level_functions};
-        use crate::numerics::Units;
+        use crate::numerics::{Half, Units};
         use crate::op::{Activation, RopeStyle};
 
         crate::cpu::table::kernel_list!(level_functions! $isa, $feature);

@@ -5,6 +5,8 @@
 //! supplies [`Lanes`] for its vector type and the few methods of [`Isa`]; every kernel is written once over
 //! these two and compiled once per instruction set (see [`table`](super::table)).
 
+#[cfg(target_arch = "x86_64")]
+use super::x86::sse2;
 use crate::math::reduce::tree;
 use crate::math::{IntLanes, Lanes};
 
@@ -141,7 +143,7 @@ pub(crate) trait Isa: Copy {
             }),
         )
     }
-    /// The f16 numbers in the lower halves of the lanes.
+    /// The f16 numbers in the lower halves of the lanes; the upper halves are 0.
     #[inline(always)]
     fn halves(self, v: Int<Self>) -> Self::V {
         let (magnitude, sign) = (v.and(v.splat(0x7FFF)), v.and(v.splat(0x8000)).shl::<16>());
@@ -154,6 +156,11 @@ pub(crate) trait Isa: Copy {
         let x = small.if_int_lt(magnitude, v.splat(0x400), normal);
         let x = x.if_int_lt(magnitude, v.splat(0x7C00), special);
         Self::V::from_bits(x.to_bits().or(sign))
+    }
+    /// `acc + a * b`, for products that are exact in f32: fused where that is faster.
+    #[inline(always)]
+    fn add_exact(self, acc: Self::V, a: Self::V, b: Self::V) -> Self::V {
+        acc.add(a.mul(b))
     }
     /// Asks for the bytes before they are needed; never a fault.
     #[inline(always)]
@@ -272,7 +279,7 @@ impl Isa for Scalar {
     const INT_TOKENS: usize = 2;
     const INT_PANELS: usize = 1;
     const SIGNED_BIAS: i32 = 0;
-    const QUAD_WORDS: usize = 1;
+    const QUAD_WORDS: usize = if cfg!(target_arch = "x86_64") { 2 } else { 1 };
 
     #[inline(always)]
     fn splat(self, x: f32) -> F32s {
@@ -298,6 +305,22 @@ impl Isa for Scalar {
     fn shift_right(self, v: I32s, n: u32) -> I32s {
         I32s(by_lane!(i => (v.0[i] as u32 >> n) as i32))
     }
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn quad(self, x: [i8; 4]) -> [i32; 2] {
+        sse2::quad(x)
+    }
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn dot_quads(self, acc: I32s, w: I32s, x: [i32; 2]) -> I32s {
+        I32s(sse2::dot_quads(acc.0, w.0, x))
+    }
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn dot_pairs(self, acc: I32s, w: I32s, x: i32) -> I32s {
+        I32s(sse2::dot_pairs(acc.0, w.0, x))
+    }
+    #[cfg(not(target_arch = "x86_64"))]
     #[inline(always)]
     fn dot_quads(self, acc: I32s, w: I32s, x: [i32; 2]) -> I32s {
         let x = x[0].to_le_bytes();
@@ -307,6 +330,7 @@ impl Isa for Scalar {
             acc.0[n].wrapping_add(product(0) + product(1) + product(2) + product(3))
         }))
     }
+    #[cfg(not(target_arch = "x86_64"))]
     #[inline(always)]
     fn dot_pairs(self, acc: I32s, w: I32s, x: i32) -> I32s {
         let product = |w: i32| i32::from(w as i16) * i32::from(x as i16) + (w >> 16) * (x >> 16);

@@ -45,8 +45,8 @@ impl<R: HostReal + From<f32>> Operand<R> {
                 let x: Vec<f32> = x.iter().map(narrow).collect();
                 Operand::Int8(Int8::new(&x, weight.cols, units))
             }
-            form => {
-                let x: Vec<R> = x.iter().map(|x| R::from(form.round(narrow(x)))).collect();
+            Form::Half(half) => {
+                let x: Vec<R> = x.iter().map(|x| R::from(half.round(narrow(x)))).collect();
                 Operand::Real(transpose(&x, rows, weight.cols))
             }
         })

@@ -69,6 +69,10 @@ impl Isa for NeonDot {
         self.base().shift_right(v, n)
     }
     #[inline(always)]
+    fn add_exact(self, acc: F32s, a: F32s, b: F32s) -> F32s {
+        self.base().add_exact(acc, a, b)
+    }
+    #[inline(always)]
     fn look_up(self, table: &[i8; 16], v: I32s) -> I32s {
         self.base().look_up(table, v)
     }

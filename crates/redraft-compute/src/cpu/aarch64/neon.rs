@@ -1,6 +1,6 @@
 //! NEON: the 16 lanes are four 128-bit registers.
 //!
-//! Multiplications and additions stay separate instructions. Every AArch64 target of Rust has NEON; a
+//! Multiplications and additions stay separate instructions, except in [`Isa::add_exact`]. Every AArch64 target of Rust has NEON; a
 //! [`Neon`] or a vector in hand stands for it as in the files of the other instruction sets.
 
 use std::arch::aarch64::*;
@@ -134,6 +134,10 @@ impl Isa for Neon {
             };
         }
         out
+    }
+    #[inline(always)]
+    fn add_exact(self, acc: F32s, a: F32s, b: F32s) -> F32s {
+        quarters!(F32s, vfmaq_f32, acc, a, b)
     }
     #[inline(always)]
     fn look_up(self, table: &[i8; 16], v: I32s) -> I32s {

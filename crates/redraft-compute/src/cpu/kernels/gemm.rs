@@ -20,21 +20,33 @@ use crate::math::Lanes;
 /// Adds `panel` times `x` to `sums`; the number of tokens is the length of `sums`, one of `Isa::GROUPS`.
 #[inline(always)]
 pub(crate) fn gemm<S: Isa>(s: S, panel: &[Row16], x: &[f32], sums: &mut [Row16]) {
+    groups::<S, false>(s, panel, x, sums);
+}
+
+/// As [`gemm`], for factors whose products are exact: a fused multiply-add gives the same bits.
+#[inline(always)]
+pub(crate) fn gemm_half<S: Isa>(s: S, panel: &[Row16], x: &[f32], sums: &mut [Row16]) {
+    groups::<S, true>(s, panel, x, sums);
+}
+
+#[inline(always)]
+fn groups<S: Isa, const EXACT: bool>(s: S, panel: &[Row16], x: &[f32], sums: &mut [Row16]) {
     match sums.len() {
-        1 => tokens::<S, 1>(s, panel, x, sums),
-        2 => tokens::<S, 2>(s, panel, x, sums),
-        4 if S::GROUPS[0] >= 4 => tokens::<S, 4>(s, panel, x, sums),
-        6 if S::GROUPS.contains(&6) => tokens::<S, 6>(s, panel, x, sums),
-        8 if S::GROUPS[0] >= 8 => tokens::<S, 8>(s, panel, x, sums),
-        12 if S::GROUPS[0] >= 12 => tokens::<S, 12>(s, panel, x, sums),
-        16 if S::GROUPS[0] >= 16 => tokens::<S, 16>(s, panel, x, sums),
-        24 if S::GROUPS[0] >= 24 => tokens::<S, 24>(s, panel, x, sums),
+        1 => tokens::<S, EXACT, 1>(s, panel, x, sums),
+        2 => tokens::<S, EXACT, 2>(s, panel, x, sums),
+        4 if S::GROUPS[0] >= 4 => tokens::<S, EXACT, 4>(s, panel, x, sums),
+        6 if S::GROUPS.contains(&6) => tokens::<S, EXACT, 6>(s, panel, x, sums),
+        8 if S::GROUPS[0] >= 8 => tokens::<S, EXACT, 8>(s, panel, x, sums),
+        12 if S::GROUPS[0] >= 12 => tokens::<S, EXACT, 12>(s, panel, x, sums),
+        16 if S::GROUPS[0] >= 16 => tokens::<S, EXACT, 16>(s, panel, x, sums),
+        24 if S::GROUPS[0] >= 24 => tokens::<S, EXACT, 24>(s, panel, x, sums),
         n => unreachable!("no kernel for a group of {n} tokens"),
     }
 }
 
+/// `EXACT`: all products are.
 #[inline(always)]
-fn tokens<S: Isa, const M: usize>(s: S, panel: &[Row16], x: &[f32], sums: &mut [Row16]) {
+fn tokens<S: Isa, const EXACT: bool, const M: usize>(s: S, panel: &[Row16], x: &[f32], sums: &mut [Row16]) {
     let (x, rest) = x.as_chunks::<M>();
     assert!(rest.is_empty() && x.len() == panel.len() && sums.len() == M, "panel, activations and sums fit");
     let mut acc = [s.splat(0.0); M];
@@ -44,7 +56,10 @@ fn tokens<S: Isa, const M: usize>(s: S, panel: &[Row16], x: &[f32], sums: &mut [
     for (w, x) in panel.iter().zip(x) {
         let w = s.load(w);
         for m in 0..M {
-            acc[m] = acc[m].add(s.splat(x[m]).mul(w));
+            let x = s.splat(x[m]);
+            // With few sums the time is that of one addition after the other; a fused one takes longer.
+            let fused = EXACT && M > 4;
+            acc[m] = if fused { s.add_exact(acc[m], x, w) } else { acc[m].add(x.mul(w)) };
         }
     }
     for m in 0..M {

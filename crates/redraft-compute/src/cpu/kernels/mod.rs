@@ -6,6 +6,7 @@
 
 pub(super) mod elementwise;
 pub(super) mod gemm;
+pub(super) mod half;
 pub(super) mod int8;
 pub(super) mod int_unpack;
 pub(super) mod kv;

@@ -10,7 +10,7 @@ use super::panel::{DEPTH, Matrix};
 use crate::ComputeError;
 use crate::cpu::pool::{Grid, Pool};
 use crate::cpu::table::Table;
-use crate::cpu::vector::{Bits16, LANES, Row16, RowBytes};
+use crate::cpu::vector::{Bits16, LANES, Row16};
 use crate::numerics::Units;
 
 /// One row of weights of a panel, before the rows are transposed.
@@ -82,27 +82,20 @@ impl Default for PanelRow {
 }
 
 impl Matrix<'_> {
-    /// Makes the integer panel of up to 16 rows from `row` on and `len` elements from `k` on; `k` is a multiple
-    /// of [`DEPTH`] and `len` at most that. Columns of the panel without a row are not meaningful.
+    /// Makes the integer panel of `at` = `[expert, row, n_rows]`, up to 16 rows from `row` on, and `depth` = `[k, len]`,
+    /// `len` elements from `k` on; `k` is a multiple of [`DEPTH`] and `len` at most that. Columns of the panel without a row are not meaningful.
     pub(crate) fn int_panel(
         &self,
         table: &Table,
         units: Units,
-        [expert, row, n_rows]: [usize; 3],
-        [k, len]: [usize; 2],
+        at: [usize; 3],
+        depth: [usize; 2],
         panel: &mut IntPanel,
     ) {
-        (panel.units, panel.n_units) = (units, len / units.len);
-        if n_rows == LANES {
-            return (table.int_unpack)(self.codec(), self.row_run(expert, row, k, len), panel);
-        }
+        (panel.units, panel.n_units) = (units, depth[1] / units.len);
         let mut copies = std::mem::take(&mut panel.copies);
-        copies.clear();
-        for j in 0..LANES {
-            copies.extend_from_slice(self.bytes(expert, row + j.min(n_rows - 1), k, len));
-        }
-        let stride = copies.len() / LANES;
-        (table.int_unpack)(self.codec(), RowBytes::new(&copies, stride, stride), panel);
+        let rows = self.row_run_or_copies(at, depth, &mut copies);
+        (table.int_unpack)(self.codec(), rows, panel);
         panel.copies = copies;
     }
 

@@ -9,6 +9,9 @@ use crate::cpu::table::Table;
 use crate::cpu::vector::{LANES, Row16};
 use crate::numerics::Form;
 
+/// Products of two numbers of 16 bits are exact in f32 if they are no larger: 2^127.
+const EXACT: f32 = f32::from_bits((127 + 127) << 23);
+
 /// Packed activations of some tokens.
 #[derive(Default)]
 pub(crate) struct Operand {
@@ -38,8 +41,8 @@ impl Operand {
     ) -> Result<(), ComputeError> {
         self.form = form;
         match form {
-            Form::F32 => self.real.fill(pool, table.groups, bands, k, row, |x| x),
-            Form::F16 | Form::Bf16 => self.real.fill(pool, table.groups, bands, k, row, |x| form.round(x)),
+            Form::F32 => self.real.fill(pool, table, None, bands, k, row),
+            Form::Half(half) => self.real.fill(pool, table, Some(half), bands, k, row),
             Form::Int8(units) => self.int.fill(pool, table, units, bands, k, row),
         }
     }
@@ -97,9 +100,11 @@ impl Operand {
                     }
                     let at = [expert, row + h * LANES, halves[h]];
                     let panel = matrix.panel(table, at, depth, &mut buf.real);
+                    let exact = self.real.largest() * panel.largest < EXACT;
+                    let gemm = if exact { table.gemm_half } else { table.gemm };
                     for group in groups(table.groups, first, n) {
                         let sums = &mut sums[group.0 - first..][..group.1];
-                        (table.gemm)(panel, self.real.group(group, depth), sums);
+                        gemm(panel.rows, self.real.group(group, depth), sums);
                     }
                 }
             }

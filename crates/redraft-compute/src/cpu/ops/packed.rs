@@ -3,8 +3,12 @@
 //! Tokens are cut into groups of as many as the kernel keeps in registers. Within a group the numbers lie
 //! `[k][tokens of the group]`, so the kernel reads them in one stream.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use crate::ComputeError;
 use crate::cpu::pool::{Grid, Pool};
+use crate::cpu::table::Table;
+use crate::numerics::Half;
 
 /// The groups of `n` tokens from token `first` on: `(first token, tokens)`, greedily the largest size first.
 pub(crate) fn groups(
@@ -21,19 +25,15 @@ pub(crate) fn groups(
     })
 }
 
-/// Interleaves the rows of one group: `out[k][i] = round(rows(i)[k])`.
-pub(crate) fn interleave<'a>(
-    size: usize,
-    row: impl Fn(usize) -> &'a [f32],
-    round: impl Fn(f32) -> f32,
-    out: &mut [f32],
-) {
-    for i in 0..size {
-        for (o, &x) in out[i..].iter_mut().step_by(size).zip(row(i)) {
-            *o = round(x);
-        }
+/// Writes `x[k]` to `out[k * size]`.
+fn spread(x: &[f32], size: usize, out: &mut [f32]) {
+    for (o, &x) in out.iter_mut().step_by(size).zip(x) {
+        *o = x;
     }
 }
+
+/// Numbers that are rounded at a time.
+const ROUNDED: usize = 256;
 
 /// Packed activations of some tokens.
 #[derive(Default)]
@@ -42,34 +42,57 @@ pub(crate) struct Packed {
     /// First token of each group, and the end.
     bounds: Vec<usize>,
     k: usize,
+    /// Bits of the largest magnitude; of infinity where the numbers are not of 16 bits.
+    largest: AtomicU32,
 }
 
 impl Packed {
     /// Packs tokens in bands: groups do not cross `bands` (ascending, from 0). `row(i)` is token `i`, of `k`
-    /// numbers, each of which is rounded by `round`.
+    /// numbers, which are rounded to `half`.
     pub(crate) fn fill<'a>(
         &mut self,
         pool: &Pool,
-        sizes: &'static [usize],
+        table: &Table,
+        half: Option<Half>,
         bands: &[usize],
         k: usize,
         row: impl Fn(usize) -> &'a [f32] + Sync,
-        round: impl Fn(f32) -> f32 + Sync,
     ) -> Result<(), ComputeError> {
         self.k = k;
         self.bounds.clear();
         self.bounds.push(0);
         for w in bands.windows(2) {
-            self.bounds.extend(groups(sizes, w[0], w[1] - w[0]).map(|(at, n)| at + n));
+            self.bounds.extend(groups(table.groups, w[0], w[1] - w[0]).map(|(at, n)| at + n));
         }
         let n = self.bounds.last().copied().unwrap_or(0);
         resize(&mut self.x, n * k, "packed activations")?;
         let grid = Grid { cols: k, bands: &self.bounds, tile_cols: k.max(1) };
+        let largest = &self.largest;
+        largest.store(if half.is_some() { 0 } else { f32::INFINITY.to_bits() }, Ordering::Relaxed);
         pool.tiles(&mut self.x, grid, |_, mut tile| {
             let (first, size) = (tile.row, tile.rows);
-            interleave(size, |i| row(first + i), &round, tile.whole());
+            let out = tile.whole();
+            for i in 0..size {
+                let x = row(first + i);
+                let Some(half) = half else {
+                    spread(x, size, &mut out[i..]);
+                    continue;
+                };
+                let mut rounded = [0.0; ROUNDED];
+                for (x, out) in x.chunks(ROUNDED).zip(out.chunks_mut(ROUNDED * size)) {
+                    let rounded = &mut rounded[..x.len()];
+                    let peak = (table.round_half)(half, x, rounded);
+                    largest.fetch_max(peak.to_bits(), Ordering::Relaxed);
+                    spread(rounded, size, &mut out[i..]);
+                }
+            }
         });
         Ok(())
+    }
+
+    /// The largest magnitude; infinite where the numbers are not of 16 bits.
+    pub(crate) fn largest(&self) -> f32 {
+        f32::from_bits(self.largest.load(Ordering::Relaxed))
     }
 
     /// The numbers of the group that starts at token `first` and has `size` tokens, input features
@@ -108,12 +131,13 @@ mod tests {
     #[test]
     fn packed_tokens_are_found_again() {
         let pool = Pool::new(2);
+        let table = crate::cpu::table::table(crate::cpu::CpuLevel::Scalar).unwrap();
         let x: Vec<Vec<f32>> = (0..13).map(|t| (0..5).map(|k| (t * 10 + k) as f32).collect()).collect();
         let mut p = Packed::default();
         let bands = [0, 0, 5, 13];
-        p.fill(&pool, &[4, 2, 1], &bands, 5, |t| &x[t], |x| x).unwrap();
+        p.fill(&pool, table, None, &bands, 5, |t| &x[t]).unwrap();
         for w in bands.windows(2) {
-            for (first, size) in groups(&[4, 2, 1], w[0], w[1] - w[0]) {
+            for (first, size) in groups(table.groups, w[0], w[1] - w[0]) {
                 let g = p.group((first, size), [1, 3]);
                 for (i, &v) in g.iter().enumerate() {
                     assert_eq!(v, x[first + i % size][1 + i / size]);

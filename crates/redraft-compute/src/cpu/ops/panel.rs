@@ -9,7 +9,7 @@ use redraft_gguf::{BlockCodec, Unpacked, codec};
 use crate::ComputeError;
 use crate::cpu::table::Table;
 use crate::cpu::vector::{LANES, Row16, RowBytes};
-use crate::numerics::{Form, Numerics};
+use crate::numerics::{Form, Half, Numerics};
 use crate::weight::Weight;
 
 /// Input features of a panel: one super-block. A panel of 16 KiB and the activations beside it fit the
@@ -30,7 +30,17 @@ pub(crate) struct Matrix<'a> {
 pub(crate) struct Unpacker {
     rows: Vec<f32>,
     blocks: Vec<Unpacked>,
-    panel: Vec<Row16>,
+    /// Of rows of 16-bit numbers, where a matrix ends before the sixteenth.
+    copies: Vec<u8>,
+    rows16: Vec<Row16>,
+}
+
+/// A panel of weights.
+#[derive(Clone, Copy)]
+pub(crate) struct Panel<'a> {
+    pub(crate) rows: &'a [Row16],
+    /// The largest magnitude; infinite where the weights are not numbers of 16 bits.
+    pub(crate) largest: f32,
 }
 
 impl<'a> Matrix<'a> {
@@ -79,6 +89,27 @@ impl<'a> Matrix<'a> {
         RowBytes::new(&self.data[first..], self.row_bytes, len / block * bytes)
     }
 
+    /// The same of up to sixteen rows; what is missing are copies of the last one.
+    pub(crate) fn row_run_or_copies<'c>(
+        &self,
+        [expert, row, n_rows]: [usize; 3],
+        [k, len]: [usize; 2],
+        copies: &'c mut Vec<u8>,
+    ) -> RowBytes<'c>
+    where
+        'a: 'c,
+    {
+        if n_rows == LANES {
+            return self.row_run(expert, row, k, len);
+        }
+        copies.clear();
+        for j in 0..LANES {
+            copies.extend_from_slice(self.bytes(expert, row + j.min(n_rows - 1), k, len));
+        }
+        let stride = copies.len() / LANES;
+        RowBytes::new(copies, stride, stride)
+    }
+
     /// One row (or a vector), small numbers flushed.
     pub(crate) fn row(&self, table: &Table, expert: usize, row: usize, out: &mut [f32]) {
         self.codec.dequantize(self.row_bytes(expert, row), out);
@@ -93,18 +124,22 @@ impl<'a> Matrix<'a> {
     }
 
     /// The panel of up to 16 rows from `row` on and `len` elements from `k` on; `k` is a multiple of
-    /// [`DEPTH`] and `len` at most that.
+    /// [`DEPTH`] and `len` at most that. Columns of the panel without a row are not meaningful.
     pub(crate) fn panel<'b>(
         &self,
         table: &Table,
         [expert, row, n_rows]: [usize; 3],
         [k, len]: [usize; 2],
         buf: &'b mut Unpacker,
-    ) -> &'b [Row16] {
-        buf.panel.resize(DEPTH, [0.0; LANES]);
-        let panel = &mut buf.panel[..len];
+    ) -> Panel<'b> {
+        buf.rows16.resize(DEPTH, [0.0; LANES]);
+        let panel = &mut buf.rows16[..len];
         let block = self.codec.block_len();
-        if block > 1 {
+        let mut largest = f32::INFINITY;
+        if let Some(half) = Half::of(self.codec.dtype()) {
+            let rows = self.row_run_or_copies([expert, row, n_rows], [k, len], &mut buf.copies);
+            largest = (table.unpack_half)(half, rows, panel);
+        } else if block > 1 {
             // Quantized: the integers of one block of each row, then all arithmetic in vectors.
             buf.blocks.resize_with(LANES, Unpacked::new);
             let bytes = self.codec.block_bytes();
@@ -127,7 +162,7 @@ impl<'a> Matrix<'a> {
             }
             (table.pack)(&rows[..n_rows], panel);
         }
-        panel
+        Panel { rows: panel, largest }
     }
 }
 

@@ -1,17 +1,19 @@
 //! AVX2: the 16 lanes are two 256-bit registers, lanes 0..8 and 8..16.
 //!
-//! Multiplications and additions stay separate instructions; the feature `fma` is not enabled here.
+//! Multiplications and additions stay separate instructions, except in [`Isa::add_exact`]; the compiler does not
+//! contract them.
 //!
-//! Safety of this file: each intrinsic needs AVX2, and a vector exists only where an [`Avx2`] existed, which
-//! only [`Avx2::assume`] makes. Loads and stores go through references to 16 elements, with instructions
+//! Safety of this file: each intrinsic needs AVX2 (or F16C or FMA, which every such machine has and `table()` looks
+//! for), and a vector exists only where an [`Avx2`] existed, which only [`Avx2::assume`] makes. Loads and stores go through references to 16 elements, with instructions
 //! that allow any alignment.
 
 use std::arch::x86_64::*;
 
+use super::sse2;
 use crate::cpu::vector::{Isa, LANES, Row16, RowBytes};
 use crate::math::{IntLanes, Lanes};
 
-/// Proof that the machine has AVX2.
+/// Proof that the machine has AVX2, F16C and FMA.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Avx2(());
 
@@ -19,7 +21,7 @@ impl Avx2 {
     /// The proof, on trust.
     ///
     /// # Safety
-    /// The machine must have AVX2.
+    /// The machine must have AVX2, F16C and FMA.
     #[inline(always)]
     pub(crate) unsafe fn assume() -> Avx2 {
         Avx2(())
@@ -115,6 +117,21 @@ impl Isa for Avx2 {
         unsafe { I32s(_mm256_srl_epi32(v.0, n), _mm256_srl_epi32(v.1, n)) }
     }
     #[inline(always)]
+    fn halves(self, v: I32s) -> F32s {
+        // SAFETY: `self` is the proof of AVX2 and F16C.
+        unsafe {
+            let mixed = _mm256_packus_epi32(v.0, v.1);
+            let codes = _mm256_permute4x64_epi64::<0xD8>(mixed);
+            let (low, high) = (_mm256_castsi256_si128(codes), _mm256_extracti128_si256::<1>(codes));
+            F32s(_mm256_cvtph_ps(low), _mm256_cvtph_ps(high))
+        }
+    }
+    #[inline(always)]
+    fn add_exact(self, acc: F32s, a: F32s, b: F32s) -> F32s {
+        // SAFETY: `self` is the proof of AVX2 and FMA.
+        unsafe { F32s(_mm256_fmadd_ps(a.0, b.0, acc.0), _mm256_fmadd_ps(a.1, b.1, acc.1)) }
+    }
+    #[inline(always)]
     fn look_up(self, table: &[i8; 16], v: I32s) -> I32s {
         I32s(look_up8(self, table, v.0), look_up8(self, table, v.1))
     }
@@ -122,11 +139,9 @@ impl Isa for Avx2 {
     fn prefetch(self, bytes: &[u8]) {
         super::prefetch::<_MM_HINT_T0>(bytes.as_ptr(), bytes.len());
     }
-    /// Bytes 0 and 2 in the first word, 1 and 3 in the second, each as 16 bits.
     #[inline(always)]
     fn quad(self, x: [i8; 4]) -> [i32; 2] {
-        let pair = |a: i8, b: i8| i32::from(a) & 0xFFFF | i32::from(b) << 16;
-        [pair(x[0], x[2]), pair(x[1], x[3])]
+        sse2::quad(x)
     }
     /// The even and the odd bytes of the weights as 16 bits each, so that no sum of products can saturate.
     #[inline(always)]
@@ -330,4 +345,4 @@ impl IntLanes for I32s {
     }
 }
 
-crate::cpu::table::level_table!(Avx2, "avx2");
+crate::cpu::table::level_table!(Avx2, "avx2,f16c,fma");

@@ -1,6 +1,6 @@
 //! AVX-512F: the 16 lanes are one register.
 //!
-//! Multiplications and additions stay separate instructions. Safety as in `avx2.rs`: an [`Avx512`] or a
+//! Multiplications and additions stay separate instructions, except in [`Isa::add_exact`]. Safety as in `avx2.rs`: an [`Avx512`] or a
 //! vector in hand is the proof that the machine has AVX-512F.
 
 use std::arch::x86_64::*;
@@ -138,6 +138,11 @@ impl Isa for Avx512 {
     fn halves(self, v: I32s) -> F32s {
         // SAFETY: `self` is the proof of AVX-512F.
         unsafe { F32s(_mm512_cvtph_ps(_mm512_cvtepi32_epi16(v.0))) }
+    }
+    #[inline(always)]
+    fn add_exact(self, acc: F32s, a: F32s, b: F32s) -> F32s {
+        // SAFETY: `self` is the proof of AVX-512F.
+        unsafe { F32s(_mm512_fmadd_ps(a.0, b.0, acc.0)) }
     }
     #[inline(always)]
     fn prefetch(self, bytes: &[u8]) {

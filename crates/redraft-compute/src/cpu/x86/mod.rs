@@ -4,6 +4,7 @@
 pub(super) mod avx2;
 pub(super) mod avx512;
 pub(in crate::cpu) mod peak;
+pub(super) mod sse2;
 pub(super) mod vnni;
 
 /// Starts loading `bytes` bytes from `at` on; the hint is one of `_MM_HINT_*`, the level of the cache.

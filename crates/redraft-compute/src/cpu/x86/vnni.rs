@@ -13,7 +13,7 @@ use crate::cpu::vector::{Int, Isa, LANES, Row16, RowBytes};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Avx512Vnni(());
 
-/// Proof that the machine has AVX2 and AVX-VNNI.
+/// Proof that the machine has AVX2, F16C, FMA and AVX-VNNI.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AvxVnni(());
 
@@ -65,6 +65,10 @@ macro_rules! as_base {
         #[inline(always)]
         fn halves(self, v: Int<Self>) -> $v {
             self.base().halves(v)
+        }
+        #[inline(always)]
+        fn add_exact(self, acc: $v, a: $v, b: $v) -> $v {
+            self.base().add_exact(acc, a, b)
         }
         #[inline(always)]
         fn prefetch(self, bytes: &[u8]) {
@@ -149,7 +153,7 @@ impl AvxVnni {
     /// The proof, on trust.
     ///
     /// # Safety
-    /// The machine must have AVX2 and AVX-VNNI.
+    /// The machine must have AVX2, F16C, FMA and AVX-VNNI.
     #[inline(always)]
     pub(crate) unsafe fn assume() -> AvxVnni {
         AvxVnni(())
@@ -204,7 +208,7 @@ pub(in crate::cpu) mod wide {
 pub(in crate::cpu) mod narrow {
     use super::{AvxVnni, Isa, Row16, RowBytes};
 
-    crate::cpu::table::level_table!(AvxVnni, "avx2,avxvnni");
+    crate::cpu::table::level_table!(AvxVnni, "avx2,f16c,fma,avxvnni");
 }
 
 #[cfg(test)]
