@@ -122,6 +122,10 @@ impl Isa for Avx2 {
     fn prefetch(self, bytes: &[u8]) {
         super::prefetch::<_MM_HINT_T0>(bytes.as_ptr(), bytes.len());
     }
+    #[inline(always)]
+    fn prefetch_far(self, bytes: &[u8]) {
+        super::prefetch::<_MM_HINT_T1>(bytes.as_ptr(), bytes.len());
+    }
     /// Bytes 0 and 2 in the first word, 1 and 3 in the second, each as 16 bits.
     #[inline(always)]
     fn quad(self, x: [i8; 4]) -> [i32; 2] {
