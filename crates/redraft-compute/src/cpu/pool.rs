@@ -223,6 +223,21 @@ impl Pool {
         });
     }
 
+    /// Like [`each`](Self::each), but a participant takes each `i` one call before its turn: `f(participant, i, next)`
+    /// knows what this participant does next and can have the memory fetch it meanwhile.
+    fn each_ahead(&self, n: usize, f: impl Fn(usize, usize, Option<usize>) + Sync) {
+        let next = AtomicUsize::new(0);
+        let take = || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&i| i < n);
+        let work = |thread: usize| {
+            let mut now = take();
+            while let Some(i) = now {
+                now = take();
+                f(thread, i, now);
+            }
+        };
+        if n <= 1 { work(0) } else { self.run(&work) }
+    }
+
     /// Calls `f(participant, i, &mut items[i])` for each item.
     pub(crate) fn items<T: Send>(&self, items: &mut [T], f: impl Fn(usize, usize, &mut T) + Sync) {
         let base = Base(items.as_mut_ptr());
@@ -249,8 +264,9 @@ impl Pool {
         assert!(bands.last().is_none_or(|&end| end * cols <= out.len()), "the grid fits the output");
         let across = cols.div_ceil(tile_cols.max(1));
         let base = Base(out.as_mut_ptr());
-        self.each(bands.len().saturating_sub(1) * across, |thread, i| {
-            let (band, col) = (i / across, i % across * tile_cols);
+        let place = |i: usize| (i / across, i % across * tile_cols);
+        self.each_ahead(bands.len().saturating_sub(1) * across, |thread, i, next| {
+            let (band, col) = place(i);
             let (row, end) = (bands[band], bands[band + 1]);
             let tile = Tile {
                 base: base.at(row * cols + col),
@@ -260,6 +276,10 @@ impl Pool {
                 rows: end - row,
                 col,
                 cols: tile_cols.min(cols - col),
+                next: next.map(|i| {
+                    let (band, col) = place(i);
+                    Place { band, col, cols: tile_cols.min(cols - col) }
+                }),
                 life: PhantomData,
             };
             f(thread, tile);
@@ -350,6 +370,14 @@ pub(crate) struct Grid<'a> {
     pub(crate) tile_cols: usize,
 }
 
+/// Where a tile lies: its band, its first column and the number of columns.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) band: usize,
+    pub(crate) col: usize,
+    pub(crate) cols: usize,
+}
+
 /// One tile of an output, owned by one participant.
 pub(crate) struct Tile<'a, T> {
     base: *mut T,
@@ -364,6 +392,8 @@ pub(crate) struct Tile<'a, T> {
     pub(crate) col: usize,
     /// Number of columns.
     pub(crate) cols: usize,
+    /// The tile that this participant gets next.
+    pub(crate) next: Option<Place>,
     life: PhantomData<&'a mut [T]>,
 }
 

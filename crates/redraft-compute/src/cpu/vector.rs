@@ -60,6 +60,15 @@ impl<'a> RowBytes<'a> {
     }
 }
 
+/// Writes the first of sixteen numbers, as many as `out` takes.
+#[inline(always)]
+pub(crate) fn put_row(x: &Row16, out: &mut [f32]) {
+    match out.first_chunk_mut::<LANES>() {
+        Some(out) => *out = *x,
+        None => out.copy_from_slice(&x[..out.len()]),
+    }
+}
+
 /// The integers of an instruction set.
 pub(crate) type Int<S> = <<S as Isa>::V as Lanes>::Int;
 
@@ -165,6 +174,9 @@ pub(crate) trait Isa: Copy {
     /// Asks for the bytes before they are needed; never a fault.
     #[inline(always)]
     fn prefetch(self, _bytes: &[u8]) {}
+    /// The same, long before: into the second-level cache.
+    #[inline(always)]
+    fn prefetch_far(self, _bytes: &[u8]) {}
     /// Four int8 activations in the form that [`dot_quads`](Self::dot_quads) takes; the second word is used where
     /// `QUAD_WORDS` is 2.
     #[inline(always)]

@@ -30,6 +30,12 @@ pub(crate) fn prefetch<S: Isa>(s: S, rows: RowBytes<'_>) {
     }
 }
 
+/// Asks for bytes long before they are unpacked.
+#[inline(always)]
+pub(crate) fn prefetch_far<S: Isa>(s: S, bytes: &[u8]) {
+    s.prefetch_far(bytes);
+}
+
 /// Unpacks blocks of a common format.
 struct Common<'a, S> {
     s: S,

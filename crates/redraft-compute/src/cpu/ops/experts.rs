@@ -10,7 +10,7 @@ use super::matmul::BLOCK;
 use super::packed::resize;
 use super::panel::Matrix;
 use crate::cpu::pool::Grid;
-use crate::cpu::vector::LANES;
+use crate::cpu::vector::{LANES, put_row};
 use crate::cpu::{Cpu, Cx};
 use crate::op::{self, GateUp};
 use crate::{ComputeError, Val};
@@ -109,9 +109,11 @@ pub(crate) fn run(cpu: &mut Cpu, o: &op::MoeExperts, cx: &mut Cx<'_>) -> Result<
             let band = [tile.row, tile.rows];
             let buf = &mut scratch.unpackers;
             let at = [expert, tile.col, tile.cols];
-            gate_x.product(table, gate, at, band, buf, &mut scratch.sums);
+            let ahead = up.run_bytes([expert, up_row + tile.col, tile.cols]);
+            gate_x.product(table, gate, at, band, buf, &mut scratch.sums, ahead);
             let at = [expert, up_row + tile.col, tile.cols];
-            up_x.product(table, up, at, band, buf, &mut scratch.sums2);
+            let ahead = tile.next.map_or(&[][..], |t| gate.run_bytes([route.experts[t.band], t.col, t.cols]));
+            up_x.product(table, up, at, band, buf, &mut scratch.sums2, ahead);
             (table.finish)(&mut scratch.sums, None);
             (table.finish)(&mut scratch.sums2, None);
             let halves = scratch.sums.chunks(tile.rows).zip(scratch.sums2.chunks(tile.rows));
@@ -132,12 +134,12 @@ pub(crate) fn run(cpu: &mut Cpu, o: &op::MoeExperts, cx: &mut Cx<'_>) -> Result<
             let scratch = &mut *cpu.scratch(thread);
             let at = [route.experts[tile.band], tile.col, tile.cols];
             let band = [tile.row, tile.rows];
-            hidden_x.product(table, down, at, band, &mut scratch.unpackers, &mut scratch.sums);
+            let ahead = tile.next.map_or(&[][..], |t| down.run_bytes([route.experts[t.band], t.col, t.cols]));
+            hidden_x.product(table, down, at, band, &mut scratch.unpackers, &mut scratch.sums, ahead);
             (table.finish)(&mut scratch.sums, None);
             for (half, sums) in scratch.sums.chunks(tile.rows).enumerate() {
-                let cols = half * LANES..tile.cols.min((half + 1) * LANES);
                 for (i, sums) in sums.iter().enumerate() {
-                    tile.row_mut(i)[cols.clone()].copy_from_slice(&sums[..cols.len()]);
+                    put_row(sums, &mut tile.row_mut(i)[half * LANES..]);
                 }
             }
         });

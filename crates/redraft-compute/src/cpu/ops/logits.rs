@@ -6,7 +6,7 @@ use crate::ComputeError;
 use crate::cpu::kernels::stats::Tile;
 use crate::cpu::pool::Pool;
 use crate::cpu::table::Table;
-use crate::cpu::vector::LANES;
+use crate::cpu::vector::{LANES, put_row};
 use crate::cpu::{Cpu, Cx, Scratch};
 use crate::math;
 use crate::numerics::Form;
@@ -114,8 +114,11 @@ impl<'a> Source<'a> {
             }
             return;
         };
-        for col in (0..len).step_by(LANES) {
-            let n_ids = LANES.min(len - col);
+        let width = operand.tile_cols();
+        for col in (0..len).step_by(width) {
+            let n_ids = width.min(len - col);
+            let after = start + col + n_ids;
+            let ahead = head.matrix.run_bytes([0, after, width.min(self.vocab - after)]);
             let sums = &mut scratch.sums;
             operand.product(
                 table,
@@ -124,10 +127,13 @@ impl<'a> Source<'a> {
                 [first, n],
                 &mut scratch.unpackers,
                 sums,
+                ahead,
             );
             (table.logits)(sums, head.cap, self.by);
-            for (sums, out) in sums.iter().zip(out.chunks_exact_mut(STRIDE)) {
-                out[col..col + LANES].copy_from_slice(sums);
+            for (half, sums) in sums.chunks_exact(n.max(1)).enumerate() {
+                for (sums, out) in sums.iter().zip(out.chunks_exact_mut(STRIDE)) {
+                    put_row(sums, &mut out[col + half * LANES..]);
+                }
             }
         }
     }

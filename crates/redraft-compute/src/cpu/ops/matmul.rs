@@ -7,7 +7,7 @@
 
 use super::panel::Matrix;
 use crate::cpu::pool::Grid;
-use crate::cpu::vector::LANES;
+use crate::cpu::vector::{LANES, put_row};
 use crate::cpu::{Cpu, Cx};
 use crate::{ComputeError, op};
 
@@ -33,17 +33,18 @@ pub(crate) fn run(cpu: &mut Cpu, o: &op::MatMul, cx: &mut Cx<'_>) -> Result<(), 
             let scratch = &mut *cpu.scratch(thread);
             let at = [0, tile.col, tile.cols];
             let (buf, sums) = (&mut scratch.unpackers, &mut scratch.sums);
-            operand.product(table, matrix, at, [0, tokens], buf, sums);
+            let ahead = tile.next.map_or(&[][..], |t| matrix.run_bytes([0, t.col, t.cols]));
+            operand.product(table, matrix, at, [0, tokens], buf, sums, ahead);
             for (half, sums) in sums.chunks_mut(tokens).enumerate() {
                 let cols = half * LANES..tile.cols.min((half + 1) * LANES);
                 let bias = bias.as_ref().map(|b| {
                     let mut all = [0.0; LANES];
-                    all[..cols.len()].copy_from_slice(&b[tile.col..][cols.clone()]);
+                    all[..cols.len()].copy_from_slice(&b[tile.col..][cols]);
                     all
                 });
                 (table.finish)(sums, bias.as_ref());
                 for (t, sums) in sums.iter().enumerate() {
-                    tile.row_mut(t)[cols.clone()].copy_from_slice(&sums[..cols.len()]);
+                    put_row(sums, &mut tile.row_mut(t)[half * LANES..]);
                 }
             }
         });

@@ -53,7 +53,8 @@ impl Operand {
     }
 
     /// Sets `sums`, for each token of the band `[first, n]`, to the products with up to 32 rows of a matrix: first
-    /// those with up to 16 rows of all tokens, then, if there are more rows, those with the others.
+    /// those with up to 16 rows of all tokens, then, if there are more rows, those with the others. `ahead` are the
+    /// weights that this thread needs next; the memory is asked for them on the way.
     pub(crate) fn product(
         &self,
         table: &Table,
@@ -62,24 +63,22 @@ impl Operand {
         [first, n]: [usize; 2],
         buf: &mut Unpackers,
         sums: &mut Vec<Row16>,
+        ahead: &[u8],
     ) {
         let halves = [LANES.min(n_rows), n_rows.saturating_sub(LANES)];
         sums.clear();
         sums.resize(if halves[1] > 0 { 2 * n } else { n }, [0.0; LANES]);
         let (low, high) = sums.split_at_mut(n);
-        let soon = |depth: [usize; 2]| {
-            for (h, &n_rows) in halves.iter().enumerate() {
-                matrix.prefetch(table, [expert, row + h * LANES, n_rows], depth);
-            }
-        };
-        let mut next = depths(matrix.cols());
-        if let (Form::Int8(_), Some(depth)) = (self.form, next.next()) {
-            soon(depth);
-        }
+        // The bytes ahead are asked for a few at a time: a core waits once it has asked the memory for some dozens.
+        let steps = (int_groups(table, first, n).count() * depths(matrix.cols()).count()).max(1);
+        let mut parts = (0..steps).map(|i| &ahead[ahead.len() * i / steps..ahead.len() * (i + 1) / steps]);
+        let mut next = depths(matrix.cols()).skip(1);
         for depth in depths(matrix.cols()) {
             if let Form::Int8(units) = self.form {
                 if let Some(depth) = next.next() {
-                    soon(depth);
+                    for (h, &n_rows) in halves.iter().enumerate() {
+                        matrix.prefetch(table, [expert, row + h * LANES, n_rows], depth);
+                    }
                 }
                 for (h, panel) in buf.int.iter_mut().enumerate() {
                     if h == 0 || halves[h] > 0 {
@@ -89,6 +88,7 @@ impl Operand {
                     }
                 }
                 for (at, size) in int_groups(table, first, n) {
+                    (table.prefetch_far)(parts.next().unwrap_or_default());
                     let low = &mut low[at - first..][..size];
                     let high = if high.is_empty() { &mut [][..] } else { &mut high[at - first..][..size] };
                     (table.int_gemm)(&buf.int, self.int.group((at, size), depth), [low, high]);

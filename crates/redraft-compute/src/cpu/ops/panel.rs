@@ -110,6 +110,11 @@ impl<'a> Matrix<'a> {
         RowBytes::new(copies, stride, stride)
     }
 
+    /// All bytes of `n` rows from `row` on.
+    pub(crate) fn run_bytes(&self, [expert, row, n]: [usize; 3]) -> &'a [u8] {
+        &self.data[(expert * self.weight.rows + row) * self.row_bytes..][..n * self.row_bytes]
+    }
+
     /// One row (or a vector), small numbers flushed.
     pub(crate) fn row(&self, table: &Table, expert: usize, row: usize, out: &mut [f32]) {
         self.codec.dequantize(self.row_bytes(expert, row), out);

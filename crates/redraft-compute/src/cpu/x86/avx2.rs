@@ -140,6 +140,10 @@ impl Isa for Avx2 {
         super::prefetch::<_MM_HINT_T0>(bytes.as_ptr(), bytes.len());
     }
     #[inline(always)]
+    fn prefetch_far(self, bytes: &[u8]) {
+        super::prefetch::<_MM_HINT_T1>(bytes.as_ptr(), bytes.len());
+    }
+    #[inline(always)]
     fn quad(self, x: [i8; 4]) -> [i32; 2] {
         sse2::quad(x)
     }

@@ -75,6 +75,10 @@ macro_rules! as_base {
             self.base().prefetch(bytes);
         }
         #[inline(always)]
+        fn prefetch_far(self, bytes: &[u8]) {
+            self.base().prefetch_far(bytes);
+        }
+        #[inline(always)]
         fn transpose(self, rows: &[$v; LANES], columns: &mut [Row16; LANES]) {
             self.base().transpose(rows, columns)
         }
