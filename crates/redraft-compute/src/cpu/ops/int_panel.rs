@@ -93,6 +93,10 @@ impl Matrix<'_> {
         panel: &mut IntPanel,
     ) {
         (panel.units, panel.n_units) = (units, depth[1] / units.len);
+        let [expert, row, n_rows] = at;
+        if n_rows == LANES {
+            return (table.int_unpack)(self.codec(), self.row_run(expert, row, depth[0], depth[1]), panel);
+        }
         let mut copies = std::mem::take(&mut panel.copies);
         let rows = self.row_run_or_copies(at, depth, &mut copies);
         (table.int_unpack)(self.codec(), rows, panel);
