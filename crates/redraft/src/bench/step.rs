@@ -119,11 +119,7 @@ impl StepBench {
     /// Those of the pass.
     pub fn step(&mut self) -> Result<StepTime, Error> {
         let o = self.options;
-        let previous = if o.self_conditioning && self.kept {
-            Previous::Kept { temperature: o.temperature }
-        } else {
-            Previous::None
-        };
+        let previous = if o.self_conditioning && self.kept { Previous::Kept { temperature: o.temperature } } else { Previous::None };
         let sampling = (o.outputs == Outputs::Draws).then_some((o.temperature, &self.u[..]));
         let pass = CanvasPass { ids: &self.ids, previous, sampling };
         let mut probe = Probe::new(&self.stop);

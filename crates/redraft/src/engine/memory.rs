@@ -119,8 +119,7 @@ fn build(model: &mut Model, prompt_len: usize, answer: usize) -> Result<(), Erro
     let rows = prompt_len.clamp(1, PROMPT_CHUNK).max(if answer > len { len } else { 1 });
     prompt(model, seq, 0, &vec![0; rows], &mut ())?;
     let (ids, uniform) = (vec![0; len], vec![0.5; len]);
-    let previous =
-        if model.shape().self_conditioning { Previous::Kept { temperature: 1.0 } } else { Previous::None };
+    let previous = if model.shape().self_conditioning { Previous::Kept { temperature: 1.0 } } else { Previous::None };
     let pass = CanvasPass { ids: &ids, previous, sampling: Some((1.0, &uniform)) };
     canvas_pass(model, &Session::new(seq), pass, &mut ())?;
     Ok(())
