@@ -457,6 +457,24 @@ mod tests {
     }
 
     #[test]
+    fn a_tile_names_the_next_one_of_its_thread() {
+        for threads in [1, 2, 3] {
+            let pool = Pool::new(threads);
+            let mut out = vec![0; 7 * 10];
+            let grid = Grid { cols: 10, bands: &[0, 3, 7], tile_cols: 4 };
+            let promised: Vec<Mutex<Option<[usize; 3]>>> = (0..threads).map(|_| Mutex::new(None)).collect();
+            pool.tiles(&mut out, grid, |thread, mut tile| {
+                (0..tile.rows).for_each(|r| tile.row_mut(r).iter_mut().for_each(|x| *x += 1));
+                let next = tile.next.map(|t| [t.band, t.col, t.cols]);
+                let before = std::mem::replace(&mut *promised[thread].lock().unwrap(), next);
+                assert!(before.is_none_or(|b| b == [tile.band, tile.col, tile.cols]));
+            });
+            assert!(promised.iter().all(|p| p.lock().unwrap().is_none()), "a promised tile never came");
+            assert!(out.iter().all(|&x| x == 1));
+        }
+    }
+
+    #[test]
     fn a_panic_reaches_the_caller_and_the_pool_lives_on() {
         for threads in [1, 2, 4] {
             let pool = Pool::new(threads);

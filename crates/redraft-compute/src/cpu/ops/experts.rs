@@ -110,10 +110,10 @@ pub(crate) fn run(cpu: &mut Cpu, o: &op::MoeExperts, cx: &mut Cx<'_>) -> Result<
             let buf = &mut scratch.unpackers;
             let at = [expert, tile.col, tile.cols];
             let ahead = up.run_bytes([expert, up_row + tile.col, tile.cols]);
-            gate_x.product(table, gate, at, band, buf, &mut scratch.sums, ahead);
+            gate_x.product(table, gate, (at, ahead), band, buf, &mut scratch.sums);
             let at = [expert, up_row + tile.col, tile.cols];
             let ahead = tile.next.map_or(&[][..], |t| gate.run_bytes([route.experts[t.band], t.col, t.cols]));
-            up_x.product(table, up, at, band, buf, &mut scratch.sums2, ahead);
+            up_x.product(table, up, (at, ahead), band, buf, &mut scratch.sums2);
             (table.finish)(&mut scratch.sums, None);
             (table.finish)(&mut scratch.sums2, None);
             let halves = scratch.sums.chunks(tile.rows).zip(scratch.sums2.chunks(tile.rows));
@@ -135,7 +135,8 @@ pub(crate) fn run(cpu: &mut Cpu, o: &op::MoeExperts, cx: &mut Cx<'_>) -> Result<
             let at = [route.experts[tile.band], tile.col, tile.cols];
             let band = [tile.row, tile.rows];
             let ahead = tile.next.map_or(&[][..], |t| down.run_bytes([route.experts[t.band], t.col, t.cols]));
-            hidden_x.product(table, down, at, band, &mut scratch.unpackers, &mut scratch.sums, ahead);
+            let buf = &mut scratch.unpackers;
+            hidden_x.product(table, down, (at, ahead), band, buf, &mut scratch.sums);
             (table.finish)(&mut scratch.sums, None);
             for (half, sums) in scratch.sums.chunks(tile.rows).enumerate() {
                 for (i, sums) in sums.iter().enumerate() {

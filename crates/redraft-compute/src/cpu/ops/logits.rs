@@ -123,11 +123,10 @@ impl<'a> Source<'a> {
             operand.product(
                 table,
                 head.matrix,
-                [0, start + col, n_ids],
+                ([0, start + col, n_ids], ahead),
                 [first, n],
                 &mut scratch.unpackers,
                 sums,
-                ahead,
             );
             (table.logits)(sums, head.cap, self.by);
             for (half, sums) in sums.chunks_exact(n.max(1)).enumerate() {

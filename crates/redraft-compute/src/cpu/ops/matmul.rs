@@ -34,7 +34,7 @@ pub(crate) fn run(cpu: &mut Cpu, o: &op::MatMul, cx: &mut Cx<'_>) -> Result<(), 
             let at = [0, tile.col, tile.cols];
             let (buf, sums) = (&mut scratch.unpackers, &mut scratch.sums);
             let ahead = tile.next.map_or(&[][..], |t| matrix.run_bytes([0, t.col, t.cols]));
-            operand.product(table, matrix, at, [0, tokens], buf, sums, ahead);
+            operand.product(table, matrix, (at, ahead), [0, tokens], buf, sums);
             for (half, sums) in sums.chunks_mut(tokens).enumerate() {
                 let cols = half * LANES..tile.cols.min((half + 1) * LANES);
                 let bias = bias.as_ref().map(|b| {

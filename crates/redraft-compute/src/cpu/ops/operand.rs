@@ -59,11 +59,10 @@ impl Operand {
         &self,
         table: &Table,
         matrix: Matrix<'_>,
-        [expert, row, n_rows]: [usize; 3],
+        ([expert, row, n_rows], ahead): ([usize; 3], &[u8]),
         [first, n]: [usize; 2],
         buf: &mut Unpackers,
         sums: &mut Vec<Row16>,
-        ahead: &[u8],
     ) {
         let halves = [LANES.min(n_rows), n_rows.saturating_sub(LANES)];
         sums.clear();
