@@ -70,18 +70,18 @@ pub(crate) fn quantize<S: Isa>(
                 let pair = &mut sums[(u * units.pairs() + sub / 2) * tokens + token];
                 *pair = if sub % 2 == 0 { sum & 0xFFFF } else { *pair | sum << 16 };
             } else {
-                sums[(u * units.subs + sub) * tokens + token] = -bias * sum;
+                sums[(u * units.subs + sub) * tokens + token] = sum.wrapping_mul(-bias);
             }
         }
     }
 }
 
-/// The sum of the lanes.
+/// The sum of the lanes, which wraps: codes of numbers that are not finite are any integers, and their product an error.
 #[inline(always)]
 fn sum_int<S: Isa>(s: S, v: Int<S>) -> i32 {
     let mut x = [0.0; LANES];
     s.store(S::V::from_bits(v), &mut x);
-    x.iter().map(|x| x.to_bits() as i32).sum()
+    x.iter().fold(0, |sum, x| sum.wrapping_add(x.to_bits() as i32))
 }
 
 /// Adds the products; the number of tokens is the length of the sums, at most `Isa::INT_TOKENS`.
