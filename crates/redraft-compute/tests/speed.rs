@@ -7,8 +7,8 @@ use std::time::Instant;
 use redraft_compute::cpu::CpuLevel;
 use redraft_compute::op::{Activation, GateUp, Head, Mask};
 use redraft_compute::{
-    AttentionSpec, BackendOptions, Blind, InputData, Kind, KvLayout, KvType, Numerics, Program, ProgramBuilder,
-    Weight, WeightId, WeightTable, backend,
+    AttentionSpec, BackendOptions, Blind, InputData, Kind, KvLayout, KvType, Numerics, Program,
+    ProgramBuilder, Weight, WeightId, WeightTable, backend,
 };
 use redraft_gguf::{Bytes, DType, codec};
 

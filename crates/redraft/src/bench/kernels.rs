@@ -6,8 +6,8 @@ use std::time::Instant;
 use redraft_compute::cpu::CpuLevel;
 use redraft_compute::cpu::peak::process_cpu_seconds;
 use redraft_compute::{
-    BackendOptions, Blind, InputData, Kind, KvLayout, KvType, Numerics, ProgramBuilder, Weight, WeightTable, backend,
-    rng,
+    BackendOptions, Blind, InputData, Kind, KvLayout, KvType, Numerics, ProgramBuilder, Weight, WeightTable,
+    backend, rng,
 };
 use redraft_gguf::{Bytes, DType, codec};
 

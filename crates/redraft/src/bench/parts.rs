@@ -186,5 +186,7 @@ fn in_int8(program: &Program, op: &Op) -> bool {
     let wide =
         |id: &WeightId| program.weights().get(*id).is_ok_and(|w| matches!(w.dtype, DType::F16 | DType::BF16));
     let weights = op.weights();
-    !matches!(op, Op::SoftEmbed(_)) && op.numerics() == Numerics::Fast && weights.first().is_some_and(|w| changed(w) && !wide(w))
+    !matches!(op, Op::SoftEmbed(_))
+        && op.numerics() == Numerics::Fast
+        && weights.first().is_some_and(|w| changed(w) && !wide(w))
 }
