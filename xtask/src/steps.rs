@@ -57,7 +57,8 @@ fn program(target: Option<&str>) -> String {
     format!("{folder}/{target}debug/redraft")
 }
 
-/// Prompts whose digests every platform must agree on: a tiny model with random weights over two canvases, and
+/// Prompts whose digests every platform must agree on: a tiny model with random weights over two canvases, a
+/// tiny model of masks with everything drawn, and
 /// the embedded model in both modes.
 const RUNS: &[&[&str]] = &[
     &[
@@ -69,6 +70,26 @@ const RUNS: &[&[&str]] = &[
         "50",
         "--steps",
         "5",
+    ],
+    &[
+        "-m",
+        "testdata/oracle/models/dream-tiny.F16.gguf",
+        "--tokens",
+        "20,31,57",
+        "-n",
+        "12",
+        "--sampler",
+        "maskgit-plus",
+        "--temperature",
+        "0.8",
+        "--top-p",
+        "0.9",
+        "--top-k",
+        "40",
+        "--cfg-scale",
+        "0.5",
+        "--alg-temp",
+        "0.3",
     ],
     &["List the numbers from 19 to 31."],
     &["--numerics", "exact", "List the numbers from 19 to 31."],

@@ -159,7 +159,7 @@ impl Op {
             Op::Softcap(o) => {
                 kind(op, "x", o.x, Kind::Real)?;
                 same(op, "out", o.x, o.out)?;
-                check_cap(op, o.cap)
+                check_factor(op, "cap", o.cap)
             }
             Op::TokenStats(o) => {
                 let of = Distribution { logits: o.logits, stats: o.stats, tiles: o.tiles };
@@ -207,13 +207,9 @@ impl Op {
     }
 }
 
-fn check_cap(op: &'static str, cap: f64) -> Result<(), ComputeError> {
-    // Its reciprocal is rounded to f32, too.
-    if (1e-30..=1e30).contains(&cap) {
-        Ok(())
-    } else {
-        Err(wrong(op, "cap", "a number in 1e-30..=1e30", cap))
-    }
+/// A host scalar that is normal when it is rounded to f32, as is its reciprocal.
+fn check_factor(op: &'static str, what: &str, x: f64) -> Result<(), ComputeError> {
+    if (1e-30..=1e30).contains(&x) { Ok(()) } else { Err(wrong(op, what, "a number in 1e-30..=1e30", x)) }
 }
 
 /// Returns the size of the vocabulary.
@@ -226,7 +222,7 @@ fn check_distribution(
     kind(op, "x", x, Kind::Real)?;
     let vocab = match head {
         Some(head) => {
-            head.softcap.map_or(Ok(()), |cap| check_cap(op, cap))?;
+            head.softcap.map_or(Ok(()), |cap| check_factor(op, "cap", cap))?;
             weight(op, table, head.w, [Some(1), None, Some(x.cols())])?[1]
         }
         None => x.cols(),
@@ -235,9 +231,7 @@ fn check_distribution(
     if vocab == 0 || i32::try_from(vocab).is_err() {
         return Err(wrong(op, "the vocabulary", format!("1..={} ids", i32::MAX), vocab));
     }
-    if !(scale > 0.0 && scale <= f64::from(f32::MAX)) {
-        return Err(wrong(op, "scale", "a positive number", scale));
-    }
+    check_factor(op, "scale", scale)?;
     for (what, v, cols) in [("stats", d.stats, STATS), ("tiles", d.tiles, 2 * Logits::tiles(vocab))] {
         kind(op, what, v, Kind::Real)?;
         eq(op, &format!("rows of {what}"), x.rows(), v.rows())?;

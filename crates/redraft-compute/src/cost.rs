@@ -39,8 +39,9 @@ fn matrix(weights: &WeightTable, id: WeightId) -> u64 {
 
 /// Scores and weighted values.
 fn attention(o: &Attention) -> u64 {
-    let keys: usize = (0..o.q.rows()).map(|row| o.mask.visible(o.n_past, o.q.rows(), row).len()).sum();
-    2 * (keys as u64).saturating_mul(o.n_heads as u64 * o.head_dim as u64)
+    let visible = |row| o.mask.visible(o.n_past, o.q.rows(), row).len() as u64;
+    let keys = (0..o.q.rows()).map(visible).fold(0, u64::saturating_add);
+    [2, keys, o.n_heads as u64, o.head_dim as u64].into_iter().fold(1, u64::saturating_mul)
 }
 
 #[cfg(test)]
@@ -52,6 +53,18 @@ mod tests {
     use super::*;
     use crate::op::{Activation, GateUp, Mask};
     use crate::{AttentionSpec, Kind, ProgramBuilder, Weight};
+
+    #[test]
+    fn what_is_too_much_to_count_is_the_most() {
+        let weights = Arc::new(WeightTable::default());
+        let mut b = ProgramBuilder::new(&weights, usize::MAX / 4, 5);
+        let x = b.input("x", 8, Kind::Real).unwrap();
+        let mask = Mask::Canvas { prefix: None };
+        let spec =
+            AttentionSpec { cache_layer: Some(0), n_heads: 2, n_kv_heads: 2, head_dim: 4, scale: 1.0, mask };
+        b.attention([x, x, x], spec).unwrap();
+        assert_eq!(macs(&b.finish(), 0), u64::MAX);
+    }
 
     #[test]
     fn products_experts_and_attention_are_counted() {

@@ -369,6 +369,12 @@ impl<K: HostKernels> HostBackend<K> {
                     return Err(wrong(op, layer, format!("tokens from {seen} on"), found));
                 }
             }
+            if let Op::KvAppend(o) = op
+                && let Some(v) = [o.k, o.v].into_iter().find(|v| v.rows() != program.rows())
+            {
+                let [expected, found] = [program.rows(), v.rows()].map(|n| format!("{n} rows to append"));
+                return Err(wrong(op, layer, expected, found));
+            }
             // A pass sees its own rows beside those of the cache, so they come into the cache last.
             if appended.contains(&layer) {
                 return Err(wrong(op, layer, "to be appended to last".into(), "used after that".into()));
@@ -468,10 +474,11 @@ impl<K: HostKernels> Backend for HostBackend<K> {
         };
         let room = if appends { s.reserve(program.rows()) } else { Ok(()) };
         let done = room.and_then(|()| self.execute(program, &mut s, inputs, observer));
-        if done.is_ok() && appends {
-            s.len += program.rows();
-        } else {
-            s.truncate(s.len);
+        match &done {
+            Ok(()) if appends => s.len += program.rows(),
+            // What a pass wrote behind the cache is not part of it; its memory serves the next pass.
+            Ok(()) => {}
+            Err(_) => s.truncate(s.len),
         }
         self.seqs.insert(seq.0, s);
         done
@@ -574,6 +581,18 @@ mod tests {
             out.bits
         };
         assert_eq!(run(true), run(false));
+    }
+
+    #[test]
+    fn a_pass_appends_all_its_rows() {
+        let (mut b, seq) = backend();
+        let mut p = ProgramBuilder::new(&Arc::new(WeightTable::default()), 0, 3);
+        let x = p.input("x", WIDTH, Kind::Real).unwrap();
+        let some = p.take_rows(x, vec![0, 2]).unwrap();
+        p.kv_append(0, some, some).unwrap();
+        let e = b.run(&p.finish(), seq, &[InputData::F32(&numbers(3 * WIDTH))], &mut Blind).unwrap_err();
+        assert!(matches!(e, ComputeError::Shape { op: "KvAppend", .. }), "{e}");
+        assert_eq!(b.seq_len(seq).unwrap(), 0);
     }
 
     #[test]

@@ -128,8 +128,12 @@ impl Half {
         }
     }
 
-    /// The number nearest to `x`, ties to even; beside f16, magnitudes above 65504 become 65504.
+    /// The number nearest to `x`, ties to even; beside f16, finite magnitudes above 65504 become 65504. Infinities and
+    /// NaN stay what they are, so that no product hides them.
     pub(crate) fn round(self, x: f32) -> f32 {
+        if !x.is_finite() {
+            return x;
+        }
         match self {
             Half::F16 => f16_to_f32(f32_to_f16(x.clamp(-F16_MAX, F16_MAX))),
             Half::Bf16 => bf16_to_f32(f32_to_bf16(x)),
@@ -247,9 +251,9 @@ impl<'a> Unit<'a> {
     }
 }
 
-// The sum of a unit: at most 256 products of a code (-128..=127), an activation (-127..=127, or 0..=255 where a
-// kernel stores it with an offset of 128) and a scale of eight bits stays inside 32 bits.
-const _: () = assert!(MAX_BLOCK_LEN as i64 * 128 * 255 * 128 < 1 << 31);
+// The sum of a unit: at most 256 products of a code (-128..=127, or 0..=255 where a kernel stores it with an offset of
+// 128), an activation (-127..=127) and a scale of eight bits stays inside 32 bits.
+const _: () = assert!(MAX_BLOCK_LEN as i64 * 255 * 127 * 128 < 1 << 31);
 
 #[cfg(test)]
 mod tests {
@@ -294,5 +298,9 @@ mod tests {
         assert_eq!(Half::F16.round(1.0 + 3.0 * 2f32.powi(-11)), 1.0 + 2f32.powi(-9));
         assert_eq!(Half::F16.round(-1e9), -65504.0);
         assert_eq!(Half::Bf16.round(1.0 + 2f32.powi(-8)), 1.0);
+        for half in [Half::F16, Half::Bf16] {
+            assert_eq!(half.round(f32::NEG_INFINITY), f32::NEG_INFINITY);
+            assert!(half.round(f32::NAN).is_nan());
+        }
     }
 }

@@ -403,11 +403,8 @@ macro_rules! ops {
             $(#[doc = concat!("See [`", stringify!($name), "`](struct@", stringify!($name), ").")] $name($name),)*
         }
 
-        /// The names of all ops, in the order of this file.
-        pub const OPS: &[&str] = &[$(stringify!($name)),*];
-
         impl Op {
-            /// Name of the op, as in [`OPS`].
+            /// Name of the op.
             pub fn name(&self) -> &'static str {
                 match self { $(Op::$name(_) => stringify!($name),)* }
             }

@@ -58,7 +58,7 @@ pub fn initial_id(seed: u64, canvas: u32, position: u32, vocab: u32) -> u32 {
 
 /// The number in (0, 1) with which `position` is sampled in step `step` (counted from 0): the 24 high bits
 /// of the word plus one half, times 2^-24. Exact in f64. Rounded to f32 the largest one becomes 1, which the
-/// sampling of [`TokenStats`](crate::op::TokenStats) allows.
+/// sampling of [`TokenSample`](crate::op::TokenSample) allows.
 pub fn uniform(seed: u64, canvas: u32, step: u32, position: u32) -> f64 {
     fraction(word(seed, canvas, step, position, Draw::Uniform))
 }

@@ -13,10 +13,10 @@ use redraft_gguf::{Bytes, CODECS, Encoder, codec};
 
 /// The digest of all outputs of the suite in `exact`. It is the same on every platform; it changes only when the
 /// contract, the reference or the cases change, and then the new value is printed by the failing test.
-const DIGEST: u64 = 0x8ad2_3ef9_b1ea_9cf3;
+const DIGEST: u64 = 0x97ff_a405_38ef_98d3;
 
 /// The same of the cases in `fast`.
-const FAST_DIGEST: u64 = 0x9e45_6333_eebe_ce5b;
+const FAST_DIGEST: u64 = 0x066c_4cd8_d6ca_7cab;
 
 #[test]
 fn all_levels_and_thread_counts_give_the_bits_of_the_reference() {
@@ -147,8 +147,8 @@ fn products_of_sixteen_bits_that_overflow_are_errors_on_every_level() {
     let y = b.matmul(x, w).unwrap();
     b.output(y);
     let program = b.finish();
-    // The sum is 2^128 - 2^127, or 2^126 - 2^125 where all products fit.
-    for (size, expected) in [(64, None), (62, Some(power(125)))] {
+    // The sum is 2^128 - 2^127, or 2^127 - 2^126 where all products fit.
+    for (size, expected) in [(64, None), (63, Some(power(126))), (62, Some(power(125)))] {
         let x = vec![power(size); 2 * tokens];
         let run = |name: &str, options: &BackendOptions| {
             let mut b = (backend(name).unwrap().create)(options, Arc::clone(&weights)).unwrap();

@@ -1,10 +1,12 @@
-//! Micro-benchmarks as ignored tests: `cargo test --release -p redraft-compute --test speed -- --ignored --nocapture`.
+//! Micro-benchmarks of ops at the shapes of a model, as ignored tests (`redraft bench kernels` measures single
+//! products): `cargo test --release -p redraft-compute --test speed -- --ignored --nocapture`.
 #![allow(clippy::unwrap_used)] // a test, with helpers
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use redraft_compute::cpu::CpuLevel;
+use redraft_compute::cpu::peak::process_cpu_seconds;
 use redraft_compute::op::{Activation, GateUp, Head, Mask};
 use redraft_compute::{
     AttentionSpec, BackendOptions, Blind, InputData, Kind, KvLayout, KvType, Numerics, Program,
@@ -25,16 +27,6 @@ impl Noise {
     }
 }
 
-/// Seconds that all threads of this process have computed, where the system tells: on a machine shared with
-/// other work it says more than the clock.
-fn busy_seconds() -> f64 {
-    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    let nanoseconds = |t: std::fs::DirEntry| -> Option<f64> {
-        std::fs::read_to_string(t.path().join("schedstat")).ok()?.split(' ').next()?.parse().ok()
-    };
-    tasks.filter_map(nanoseconds).sum::<f64>() / 1e9
-}
-
 /// Adds weights `[experts, n, k]` of a type: one row of random numbers again and again.
 fn add(weights: &mut WeightTable, dtype: DType, [experts, n, k]: [usize; 3]) -> WeightId {
     let codec = codec(dtype).unwrap();
@@ -48,26 +40,9 @@ fn add(weights: &mut WeightTable, dtype: DType, [experts, n, k]: [usize; 3]) -> 
     weights.add(Weight { name, dtype, experts, rows: n, cols: k, bytes }).unwrap()
 }
 
-/// Multiplications of `[tokens, k] x [n, k]` in 10^9 per second, and per second of computing of one thread;
-/// best of some runs.
-fn matmul(
-    dtype: DType,
-    numerics: Numerics,
-    [tokens, k, n]: [usize; 3],
-    level: CpuLevel,
-    threads: usize,
-) -> [f64; 2] {
-    let mut weights = WeightTable::default();
-    let w = add(&mut weights, dtype, [1, n, k]);
-    let weights = Arc::new(weights);
-    let mut b = ProgramBuilder::new(&weights, 0, tokens);
-    b.set_numerics(numerics);
-    let x = b.input("x", k, Kind::Real).unwrap();
-    let y = b.matmul(x, w).unwrap();
-    b.output(y);
-    let x = Noise(2).take(tokens * k);
-    let seconds = best(b.finish(), weights, &[InputData::F32(&x)], level, threads);
-    seconds.map(|seconds| (tokens * k * n) as f64 / seconds / 1e9)
+/// Seconds that all threads of this process have computed.
+fn busy_seconds() -> f64 {
+    process_cpu_seconds().unwrap()
 }
 
 /// Seconds of a program by the clock, and of computing of all threads; best of some runs.
@@ -161,69 +136,6 @@ fn wanted(variable: &str, name: &str) -> bool {
     std::env::var(variable).map_or(true, |list| list.split(',').any(|x| x.eq_ignore_ascii_case(name)))
 }
 
-#[test]
-#[ignore = "a measurement"]
-fn exact_speed() {
-    for level in CpuLevel::available() {
-        for (tokens, dtype) in [
-            (256, DType::F32),
-            (256, DType::Q4_K),
-            (256, DType::BF16),
-            (256, DType::Q8_0),
-            (16, DType::Q4_K),
-            (16, DType::F32),
-            (1, DType::Q4_K),
-        ] {
-            let [one, two] = [1, 2].map(|t| matmul(dtype, Numerics::Exact, [tokens, 2816, 2112], level, t));
-            println!(
-                "{:>10} {tokens:4} tokens, 2816 -> 2112, {:5}: GMAC/s {:5.1} with 1 thread, {:5.1} with 2; \
-                 per busy second of a core {:5.1} and {:5.1}",
-                level.name(),
-                dtype.name(),
-                one[0],
-                two[0],
-                one[1],
-                two[1]
-            );
-        }
-    }
-}
-
-/// One thread, 2816 -> 2112: GMAC/s of each type that published files carry, per second of computing, best of
-/// eight batches of runs. `SPEED_LEVEL`
-/// and `SPEED_TYPES` choose levels and types.
-#[test]
-#[ignore = "a measurement"]
-fn fast_speed() {
-    let types = [
-        DType::Q4_K,
-        DType::Q6_K,
-        DType::Q8_0,
-        DType::Q5_0,
-        DType::Q5_K,
-        DType::Q4_0,
-        DType::IQ4_NL,
-        DType::IQ4_XS,
-        DType::Q5_1,
-        DType::Q3_K,
-        DType::Q2_K,
-        DType::MXFP4,
-        DType::F16,
-        DType::BF16,
-    ];
-    for level in CpuLevel::available().into_iter().filter(|l| wanted("SPEED_LEVEL", l.name())) {
-        println!(
-            "{:>10}  fast: 1, 16 and 256 tokens   exact: 256 tokens    GMAC/s of one thread",
-            level.name()
-        );
-        for dtype in types.into_iter().filter(|t| wanted("SPEED_TYPES", &t.name())) {
-            let fast = [1, 16, 256].map(|t| matmul(dtype, Numerics::Fast, [t, 2816, 2112], level, 1)[1]);
-            let exact = matmul(dtype, Numerics::Exact, [256, 2816, 2112], level, 1)[1];
-            println!("{:>10}  {:6.1} {:6.1} {:6.1}   {exact:6.1}", dtype.name(), fast[0], fast[1], fast[2]);
-        }
-    }
-}
-
 /// Attention of a canvas of 256 tokens over prompts of several lengths, in layers like those of DiffusionGemma-26B:
 /// 10^9 multiplications of q·k and P·V per second of computing, best of some runs. `SPEED_LEVEL` chooses a level,
 /// `SPEED_KV` a type of the cache.
@@ -277,25 +189,6 @@ fn attention_speed() {
     }
 }
 
-/// Runs a program again and again; the median of CPU seconds of all threads and the best wall-clock seconds.
-fn seconds(weights: &Arc<WeightTable>, b: ProgramBuilder, inputs: &[&[f32]], threads: usize) -> [f64; 2] {
-    let program = b.finish();
-    let options = BackendOptions { threads: Some(threads), ..Default::default() };
-    let mut cpu = (backend("cpu").unwrap().create)(&options, Arc::clone(weights)).unwrap();
-    let seq = cpu.seq_create(&KvLayout::default(), KvType::F32).unwrap();
-    let inputs: Vec<InputData<'_>> = inputs.iter().map(|&x| InputData::F32(x)).collect();
-    let mut times: Vec<[f64; 2]> = (0..6)
-        .map(|_| {
-            let (start, busy) = (Instant::now(), busy_seconds());
-            cpu.run(&program, seq, &inputs, &mut Blind).unwrap();
-            [busy_seconds() - busy, start.elapsed().as_secs_f64()]
-        })
-        .skip(1)
-        .collect();
-    times.sort_by(|a, b| a[0].total_cmp(&b[0]));
-    [times[times.len() / 2][0], times.iter().fold(f64::INFINITY, |t, x| t.min(x[1]))]
-}
-
 /// Weights `[n, k]` whose rows differ: each block is one of 4,096.
 fn mixed_weights(dtype: DType, [k, n]: [usize; 2]) -> WeightTable {
     let codec = codec(dtype).unwrap();
@@ -329,7 +222,12 @@ fn head_speed() {
     let concentrated: Vec<f32> = (0..rows * n)
         .map(|_| if noise.next() > 0.9999 { noise.next() } else { noise.next() * 3.0 - 60.0 })
         .collect();
-    let print = |what: &str, [cpu, wall]: [f64; 2]| {
+    let level = CpuLevel::choose(None).unwrap();
+    let time = |b: ProgramBuilder, inputs: &[&[f32]]| {
+        let inputs: Vec<InputData<'_>> = inputs.iter().map(|&x| InputData::F32(x)).collect();
+        best(b.finish(), Arc::clone(&weights), &inputs, level, 2)
+    };
+    let print = |what: &str, [wall, cpu]: [f64; 2]| {
         println!("{what:52} {cpu:7.3} CPU s  {:6.1} GMAC/s  {wall:7.3} s", macs / cpu);
     };
     let wanted = std::env::var("SPEED_NUMERICS").ok();
@@ -343,15 +241,10 @@ fn head_speed() {
         };
         let mut b = build();
         let v = b.input("x", k, Kind::Real).unwrap();
-        let y = b.matmul(v, WeightId(0)).unwrap();
-        b.output(y);
-        print("product alone", seconds(&weights, b, &[&x], 2));
-        let mut b = build();
-        let v = b.input("x", k, Kind::Real).unwrap();
         let y = b.head(v, head).unwrap();
         let (of, _) = b.token_stats(b.logits(y, None, 1.25)).unwrap();
         b.output(of.stats);
-        print("product, cap, statistics of logits in memory", seconds(&weights, b, &[&x], 2));
+        print("product, cap, statistics of logits in memory", time(b, &[&x]));
         for sample in [false, true] {
             let mut b = build();
             let v = b.input("x", k, Kind::Real).unwrap();
@@ -361,9 +254,9 @@ fn head_speed() {
                 let w = b.input("u", 1, Kind::Real).unwrap();
                 let ids = b.token_sample(of, w).unwrap();
                 b.output(ids);
-                print("head with statistics and samples", seconds(&weights, b, &[&x, &u], 2));
+                print("head with statistics and samples", time(b, &[&x, &u]));
             } else {
-                print("head with statistics", seconds(&weights, b, &[&x], 2));
+                print("head with statistics", time(b, &[&x]));
             }
         }
         for (what, x, scale) in [("flat", &flat, 1.0), ("concentrated", &concentrated, 1.0)] {
@@ -372,10 +265,7 @@ fn head_speed() {
             let (of, _) = b.token_stats(b.logits(v, None, scale)).unwrap();
             let y = b.soft_embed(of, WeightId(0), 1.0).unwrap();
             b.output(y);
-            print(
-                &format!("statistics, soft embedding of {what} given logits"),
-                seconds(&weights, b, &[x], 2),
-            );
+            print(&format!("statistics, soft embedding of {what} given logits"), time(b, &[x]));
         }
         // The capped products are spread over -30 .. 30: a scale makes them flat or concentrated.
         for (what, scale) in [("flat", 0.01), ("concentrated", 30.0)] {
@@ -384,7 +274,7 @@ fn head_speed() {
             let (of, _) = b.token_stats(b.logits(v, Some(head), scale)).unwrap();
             let y = b.soft_embed(of, WeightId(0), 1.0).unwrap();
             b.output(y);
-            print(&format!("head with statistics, soft embedding, {what}"), seconds(&weights, b, &[&x], 2));
+            print(&format!("head with statistics, soft embedding, {what}"), time(b, &[&x]));
         }
     }
 }

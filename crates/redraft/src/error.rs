@@ -80,9 +80,9 @@ pub enum Error {
     },
     /// Prompt and answer do not fit into the context.
     #[error(
-        "the prompt has {prompt} tokens and the answer up to {answer} (whole canvases), together more than the \
-         context of {context}: shorten the prompt, lower --max-tokens (one canvas is the \
-         least) or raise --ctx"
+        "the prompt has {prompt} tokens and the answer up to {answer}, together more than the \
+         context of {context}: shorten the prompt, lower --max-tokens (where \
+         canvases have a fixed length one is the least) or raise --ctx"
     )]
     ContextOverflow {
         /// Prompt tokens.

@@ -8,7 +8,7 @@ use redraft_gguf::{Bytes, Gguf, OpenOptions};
 use sha2::{Digest as _, Sha256};
 
 use crate::Error;
-use crate::arch::{Arch, ArchSpec, Shape, arch_of};
+use crate::arch::{Arch, ArchSpec, Reading, Shape, arch_of};
 use crate::engine::Session;
 use crate::sampler::{Params, SamplerSpec};
 use crate::tokenizer::Tokenizer;
@@ -94,6 +94,13 @@ impl Model {
         let spec = arch_of(gguf.metadata())?;
         let mut loader = WeightLoader::new(&gguf);
         let arch = (spec.load)(&gguf, &mut loader, &mut notes)?;
+        if arch.shape().reading == Reading::Whole && options.kv_type != KvType::F32 {
+            return Err(Error::Request {
+                what: "type of the KV cache".into(),
+                expected: "none: models that read prompt and answer in one pass have no cache".into(),
+                found: options.kv_type.name().into(),
+            });
+        }
         let (table, unused) = loader.finish()?;
         let weights = Arc::new(table);
         let tokenizer = Arc::new(Tokenizer::from_gguf(gguf.metadata())?);

@@ -6,14 +6,14 @@ mod common;
 
 use std::ops::ControlFlow;
 
-use common::{exact, expand, f32_limits, family_cases, judge, open, oracle_model};
+use common::{exact, expand, f32_limits, family_cases, judge, open, with_metadata};
 use redraft::arch::Noise;
 use redraft::compute::Precision;
 use redraft::engine::{
     CanvasPass, Event, Generation, MemoryEstimate, Philox, Request, Sampling, canvas_pass,
     default_max_tokens, generate,
 };
-use redraft::gguf::{DType, Gguf, GgufWriter, Metadata};
+use redraft::gguf::DType;
 use redraft::receipt::{Check, ModelDigests, Receipt, StepRecorder};
 use redraft::sampler::{Ask, PROFILES, SAMPLERS, profile, sampler};
 use redraft::trace::{GenerationRecorder, Limits, Recording, compare, like};
@@ -240,29 +240,12 @@ fn there_is_no_cache_to_extend() {
     assert!(e.contains("prompt") && e.contains("canvas, with the prompt before it"), "{e}");
 }
 
-/// The file with other metadata.
-fn changed(file: &str, change: impl FnOnce(&mut Metadata)) -> Result<Model, Error> {
-    let g = Gguf::open(&oracle_model(file), &Default::default()).unwrap();
-    let mut meta = g.metadata().clone();
-    change(&mut meta);
-    let mut w = GgufWriter::with_metadata(meta);
-    for t in g.tensors() {
-        w.add_tensor(&t.name, &t.dims, t.dtype).unwrap();
-    }
-    let mut out = w.begin(Vec::new()).unwrap();
-    for t in g.tensors() {
-        out.write_tensor(&t.name, &g.tensor_bytes(t)).unwrap();
-    }
-    let options = LoadOptions { threads: Some(1), ..LoadOptions::default() };
-    Model::from_gguf(Gguf::from_bytes(out.finish().unwrap().into()).unwrap(), &options)
-}
-
 #[test]
 fn missing_and_odd_keys_have_a_meaning() {
     let shift = "diffusion.shift_logits";
-    assert!(changed(ALL[0], |m| drop(m.remove(shift))).unwrap().shape().shifted, "as the family does");
-    assert!(!changed(ALL[0], |m| m.set(shift, false)).unwrap().shape().shifted, "the file says it");
-    let llada = changed(ALL[1], |m| drop(m.remove(shift))).unwrap();
+    assert!(with_metadata(ALL[0], |m| drop(m.remove(shift))).unwrap().shape().shifted, "as the family does");
+    assert!(!with_metadata(ALL[0], |m| m.set(shift, false)).unwrap().shape().shifted, "the file says it");
+    let llada = with_metadata(ALL[1], |m| drop(m.remove(shift))).unwrap();
     assert!(!llada.shape().shifted);
     assert!(
         llada.notes().iter().any(|n| n.contains("no diffusion.shift_logits; taking false")),
@@ -272,7 +255,7 @@ fn missing_and_odd_keys_have_a_meaning() {
 
     let mask = "tokenizer.ggml.mask_token_id";
     let stated = open(ALL[0], &LoadOptions::default()).shape().noise;
-    let silent = changed(ALL[0], |m| drop(m.remove(mask)));
+    let silent = with_metadata(ALL[0], |m| drop(m.remove(mask)));
     match silent {
         Ok(model) => {
             assert_eq!(model.shape().noise, stated);
@@ -280,13 +263,13 @@ fn missing_and_odd_keys_have_a_meaning() {
         }
         Err(e) => panic!("the mask token is found by its text: {e}"),
     }
-    let e = changed(ALL[0], |m| m.set(mask, 512u32)).err().unwrap().to_string();
+    let e = with_metadata(ALL[0], |m| m.set(mask, 512u32)).err().unwrap().to_string();
     assert!(e.contains(mask) && e.contains("0..512"), "{e}");
-    let e = changed(ALL[0], |m| m.set("dream.rope.scaling.type", "yarn")).err().unwrap().to_string();
+    let e = with_metadata(ALL[0], |m| m.set("dream.rope.scaling.type", "yarn")).err().unwrap().to_string();
     assert!(e.contains("dream.rope.scaling.type: expected none"), "{e}");
-    let causal = changed(ALL[1], |m| m.set("llada.attention.causal", true)).unwrap();
+    let causal = with_metadata(ALL[1], |m| m.set("llada.attention.causal", true)).unwrap();
     assert!(causal.notes().iter().any(|n| n.contains("read both ways")));
-    let e = changed(ALL[3], |m| m.set("rnd1.attention.head_count_kv", 3u32)).err().unwrap().to_string();
+    let e = with_metadata(ALL[3], |m| m.set("rnd1.attention.head_count_kv", 3u32)).err().unwrap().to_string();
     assert!(e.contains("rnd1.attention.head_count_kv"), "{e}");
 }
 

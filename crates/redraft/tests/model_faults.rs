@@ -2,28 +2,15 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests fail the test
 
-use std::path::Path;
+mod common;
 
-use redraft::gguf::{Gguf, GgufWriter, Metadata};
+use redraft::Model;
+use redraft::gguf::Metadata;
 use redraft::sampler::sampler;
-use redraft::{LoadOptions, Model};
 
 /// The smallest golden model with other metadata.
 fn model(change: impl FnOnce(&mut Metadata)) -> Model {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/oracle/models/dg-mini.Q8_0.gguf");
-    let g = Gguf::open(&path, &Default::default()).unwrap();
-    let mut meta = g.metadata().clone();
-    change(&mut meta);
-    let mut w = GgufWriter::with_metadata(meta);
-    for t in g.tensors() {
-        w.add_tensor(&t.name, &t.dims, t.dtype).unwrap();
-    }
-    let mut out = w.begin(Vec::new()).unwrap();
-    for t in g.tensors() {
-        out.write_tensor(&t.name, &g.tensor_bytes(t)).unwrap();
-    }
-    let options = LoadOptions { threads: Some(1), ..LoadOptions::default() };
-    Model::from_gguf(Gguf::from_bytes(out.finish().unwrap().into()).unwrap(), &options).unwrap()
+    common::with_metadata("dg-mini.Q8_0.gguf", change).unwrap()
 }
 
 #[test]

@@ -25,7 +25,8 @@ pub(crate) struct ModelArgs {
 
     /// How products with weights are computed, exact or fast; each mode gives the same bits on every machine. exact:
     /// with activations in f32. fast: with activations in the precision of the weights. The default is fast for
-    /// quantized and 16-bit models; F32 models are always computed exactly.
+    /// quantized and 16-bit models; exact for F32 models, of which fast changes the least
+    /// probable tokens of a soft embedding only.
     #[arg(long, value_name = "MODE", value_parser = numerics, env = "REDRAFT_NUMERICS")]
     pub(crate) numerics: Option<Numerics>,
 

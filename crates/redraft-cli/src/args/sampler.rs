@@ -45,8 +45,13 @@ impl SamplerArgs {
                     flags.join(", ")
                 );
             };
-            value(&x.to_string(), &[p.range])
-                .map_err(|e| anyhow::anyhow!("--{}: {e} by the sampler {}, found {x}", p.flag, spec.name))?;
+            anyhow::ensure!(
+                p.range.contains(*x),
+                "--{}: expected {} by the sampler {}, found {x}",
+                p.flag,
+                p.range,
+                spec.name
+            );
         }
         Ok((spec, model.params(spec, &all)?))
     }
@@ -81,12 +86,7 @@ fn parameters() -> Vec<(&'static ParamSpec, Vec<(&'static SamplerSpec, &'static 
 }
 
 fn value(text: &str, ranges: &[Range]) -> Result<f64, String> {
-    let ok = |x: &f64| {
-        ranges.iter().any(|range| match *range {
-            Range::Int { min, max } => x.fract() == 0.0 && (f64::from(min)..=f64::from(max)).contains(x),
-            Range::Float { min, max } => (min..=max).contains(x),
-        })
-    };
+    let ok = |x: &f64| ranges.iter().any(|range| range.contains(*x));
     let expected = || ranges.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
     text.parse().ok().filter(ok).ok_or_else(|| format!("expected {}", expected()))
 }

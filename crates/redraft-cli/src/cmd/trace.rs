@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{anyhow, bail};
-use redraft::Model;
 use redraft::arch::Reading;
-use redraft::compute::{Numerics, Precision, TapKey};
+use redraft::compute::{KvType, Numerics, Precision, TapKey};
 use redraft::engine::{CanvasPass, Philox, canvas_pass, first_canvas, generate};
 use redraft::gguf::Shown;
 use redraft::sampler::SAMPLERS;
 use redraft::trace::{GenerationRecorder, PassRecorder, TapFilter, TraceFile, like};
+use redraft::{Error, Model};
 use serde::Serialize;
 
 use crate::args::Given;
@@ -48,7 +48,8 @@ pub(crate) struct Args {
     output: PathBuf,
 
     /// Take every input from this golden file or recorded generation, and write the results under its names. Recordings
-    /// of this program are repeated in their numerics; goldens of other programs are best judged with --numerics exact.
+    /// of this program are repeated in their numerics and with their number type of keys and values, unless others are
+    /// asked for; goldens of other programs are best judged with --numerics exact.
     #[arg(
         long,
         value_name = "FILE",
@@ -151,8 +152,15 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     let text = if golden.is_some() { String::new() } else { args.prompt.text()? };
     let stop = interrupt::flag()?;
     let mut how = args.model.clone();
-    if let (Some(golden), None, Precision::F32) = (&golden, how.numerics, args.precision) {
-        how.numerics = recorded_numerics(golden)?;
+    if let (Some(golden), Precision::F32) = (&golden, args.precision) {
+        if how.numerics.is_none() {
+            let names = Numerics::ALL.iter().map(|n| n.name());
+            how.numerics = recorded(golden, "numerics", Numerics::from_name, names)?;
+        }
+        if how.kv_type.is_none() {
+            let names = KvType::ALL.iter().map(|t| t.name());
+            how.kv_type = recorded(golden, "kv_type", KvType::from_name, names)?;
+        }
     }
     // A pass over an autoregressive model can be traced; a generation is refused.
     let mut model = model::open_any(&how, args.precision, &stop, out)?.model;
@@ -187,19 +195,24 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The mode in which a recording of this program was made, so that it is repeated in the same. Goldens of other
-/// programs say nothing of modes.
-fn recorded_numerics(golden: &TraceFile) -> anyhow::Result<Option<Numerics>> {
-    let mode = |name: &String| {
-        Numerics::from_name(name).ok_or_else(|| {
-            anyhow!(
-                "{}: metadata `numerics`: expected exact or fast, found {}: say --numerics exact or fast",
-                golden.name,
-                Shown(name)
-            )
-        })
-    };
-    golden.metadata.get("numerics").map(mode).transpose()
+/// What a recording of this program says of how it was made, so that it is repeated in the same way: the metadata `key`,
+/// one of `names`. Goldens of other programs say nothing of it.
+fn recorded<T>(
+    golden: &TraceFile,
+    key: &str,
+    from_name: impl Fn(&str) -> Option<T>,
+    names: impl Iterator<Item = &'static str>,
+) -> anyhow::Result<Option<T>> {
+    let Some(name) = golden.metadata.get(key) else { return Ok(None) };
+    if let Some(found) = from_name(name) {
+        return Ok(Some(found));
+    }
+    let (names, flag) = (names.collect::<Vec<_>>().join(" or "), key.replace('_', "-"));
+    Err(anyhow!(
+        "{}: metadata `{key}`: expected {names}, found {}: say --{flag} {names}",
+        golden.name,
+        Shown(name)
+    ))
 }
 
 /// A golden says which file it was made from; another one gives other numbers.
@@ -263,6 +276,10 @@ fn forward(
         Reading::Cached => shape.canvas_len,
         Reading::Whole => shape.canvas_len.min(shape.context_len.saturating_sub(prompt.len())).max(1),
     };
+    let context = shape.context_len;
+    if prompt.len().saturating_add(len) > context {
+        return Err(Error::ContextOverflow { prompt: prompt.len(), answer: len, context }.into());
+    }
     let canvas = first_canvas(shape.noise, &draws, 0, len);
     let mask = |layer| filter.wants(TapKey { name: "kq_visible", layer: Some(layer) });
     let masks = |columns| (0..shape.n_layers).filter(|&l| mask(l)).map(|l| (l, columns)).collect();

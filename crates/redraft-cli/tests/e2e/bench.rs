@@ -11,12 +11,12 @@ fn twin() -> (tempfile::TempDir, String) {
 }
 
 #[test]
-fn steps_are_counted_and_their_parts_add_up() {
+fn steps_are_counted_and_have_parts() {
     let v = json(&["bench", "--rows", "4,8", "--prompt", "0,3", "-r", "3", "-t", "1", "--parts"]);
     let steps = v["steps"].as_array().expect("steps");
     let of = |key: &str| steps.iter().map(|s| s[key].as_u64().expect("a number")).collect::<Vec<_>>();
     assert_eq!((of("rows"), of("prompt")), (vec![4, 4, 8, 8], vec![0, 3, 0, 3]));
-    assert_eq!((&v["threads"], &v["numerics"]), (&1.into(), &"fast".into()));
+    assert_eq!((&v["threads"], &v["numerics"], &v["kv_type"]), (&1.into(), &"fast".into(), &"f32".into()));
     assert!(v["peak"]["int8_gmac_s"].as_f64() > Some(0.0));
     for s in steps {
         let wall = &s["wall_s"];
@@ -29,7 +29,12 @@ fn steps_are_counted_and_their_parts_add_up() {
         let seconds = |p: &serde_json::Value| p["seconds"].as_f64().expect("seconds");
         let (step, parts) = parts.split_last().expect("the step itself");
         assert_eq!(step["part"], "step");
-        assert!((parts.iter().map(seconds).sum::<f64>() - seconds(step)).abs() < 1e-9);
+        // Of three steps the one in the middle is shown.
+        assert!((seconds(step) - wall["median"].as_f64().expect("a time")).abs() < 1e-9);
+        let (between, ops) = parts.split_last().expect("parts");
+        assert_eq!(between["part"], "between ops");
+        assert!((0.0..seconds(step)).contains(&seconds(between)), "{s}");
+        assert!(ops.iter().all(|p| seconds(p) >= 0.0), "{s}");
     }
 }
 
@@ -51,6 +56,9 @@ fn an_autoregressive_model_is_measured_and_not_run() {
     let done = redraft(&["bench", "-m", &path, "--self-conditioning"]);
     assert_eq!(done.code, Some(2));
     assert!(done.err.contains("self-conditioning: expected a model that has it"), "{}", done.err);
+    let done = redraft(&["bench", "-m", &path, "--rows", "4", "--temperature", "0.5"]);
+    assert_eq!(done.code, Some(2));
+    assert!(done.err.contains("temperature: expected steps with draws"), "{}", done.err);
 }
 
 #[cfg(unix)]
@@ -87,4 +95,9 @@ fn kernels_have_a_figure_each() {
     let done = redraft(&["bench", "kernels", "--types", "q9"]);
     assert_eq!(done.code, Some(2));
     assert!(done.err.contains("expected one of q4_k, q6_k"), "{}", done.err);
+    for bad in ["0", "65537", "18446744073709551615", "x"] {
+        let done = redraft(&["bench", "kernels", "--tokens", bad]);
+        assert_eq!(done.code, Some(2), "{bad}");
+        assert!(done.err.contains("expected a whole number in 1..=65536"), "{bad}: {}", done.err);
+    }
 }

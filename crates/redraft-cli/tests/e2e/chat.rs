@@ -160,3 +160,30 @@ fn a_full_context_is_an_error_or_slides() {
     let done = redraft(&["run", "-m", &model, "--ctx-overflow", "slide", "x"]);
     assert!(done.code == Some(2) && done.err.contains("`run` has no earlier turns"), "{}", done.err);
 }
+
+/// A model read whole writes one canvas, and the sampler of RND1 keeps a position after it.
+#[test]
+fn room_for_an_answer_of_one_canvas_is_that_of_the_model() {
+    let dir = tempfile::tempdir().unwrap();
+    let template = dir.path().join("plain.jinja");
+    std::fs::write(&template, "{% for m in messages %}{{ m.content }}\n{% endfor %}").unwrap();
+    let template = template.display().to_string();
+    let lines = format!("{}\nsecond question\n", "first question ".repeat(40));
+    let check = |name: &str, args: &[&str], room: u64| {
+        let model = crate::testdata("oracle/models").join(name).display().to_string();
+        let args = [
+            &["-m", &model, "--chat-template", &template, "--steps", "1", "--ctx-overflow", "slide"][..],
+            args,
+        ]
+        .concat();
+        let (wide, _) = ok(&args, &lines);
+        let prompt = wide[1]["usage"]["prompt_tokens"].as_u64().unwrap();
+        for (context, left_out) in [(prompt + room, 0), (prompt + room - 1, 1)] {
+            let context = context.to_string();
+            let (v, err) = ok(&[&args[..], &["-c", &context]].concat(), &lines);
+            assert_eq!(v[1]["turns_left_out"], left_out, "{name}, a context of {context}: {err}");
+        }
+    };
+    check("rnd1-tiny.BF16.gguf", &["-n", "8"], 9);
+    check("llada-tiny.BF16.gguf", &[], 128);
+}

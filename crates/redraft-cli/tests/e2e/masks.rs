@@ -58,6 +58,7 @@ fn what_does_not_apply_is_refused_by_its_flag() {
             "--stability: the sampler entropy has no such parameter; it has --steps",
         ),
         (&dream, &["--sampler", "entropy-bound"], "expected origin, maskgit-plus"),
+        (&dream, &["--kv-type", "i8"], "type of the KV cache"),
         (&dream, &["--profile", "jax"], "profile of a model whose canvas begins as mask tokens"),
         (&gemma, &["--sampler", "low-confidence"], "expected entropy-bound, found low-confidence"),
         (&gemma, &["--eps", "0.1"], "--eps: the sampler entropy-bound has no such parameter"),

@@ -104,7 +104,7 @@ fn taps_of_one_pass_are_chosen_by_name_and_layer() {
     assert!(done.err.contains("no tap has such a name as nosuch"), "{}", done.err);
 }
 
-/// Recordings are repeated in their mode, whatever the default is, unless another is asked for.
+/// Recordings are repeated in their modes, whatever the default is, unless others are asked for.
 #[test]
 fn a_recording_is_repeated_in_its_numerics() {
     let dir = Dir::new();
@@ -120,6 +120,57 @@ fn a_recording_is_repeated_in_its_numerics() {
     // f64 is the truth of both.
     assert_eq!(mode(&json(&["trace", "--like", &run, "--precision", "f64", "-o", &again])), "exact");
     assert_eq!(mode(&json(&["trace", "-o", &again, "--taps", "l_out", "hi"])), "fast");
+
+    let kv_type = |v: &serde_json::Value| v["metadata"]["kv_type"].clone();
+    for recorded in ["f16", "i8"] {
+        ok(&["run", "--trace", &run, "-n", "4", "--steps", "3", "--kv-type", recorded, "hi"]);
+        let v = json(&["trace", "--like", &run, "-o", &again]);
+        assert_eq!(kv_type(&v), recorded);
+        assert_eq!(json(&["compare", "--maxabs", "0", &again, &run])["ok"], true, "{recorded}");
+    }
+    assert_eq!(kv_type(&json(&["trace", "--like", &run, "--kv-type", "f32", "-o", &again])), "f32");
+    let differs = redraft(&["compare", "--maxabs", "0", &again, &run]);
+    assert_eq!(differs.code, Some(1), "the type shows in the numbers: {}", differs.err);
+    // The truth keeps what it computes.
+    assert_eq!(kv_type(&json(&["trace", "--like", &run, "--precision", "f64", "-o", &again])), "f32");
+
+    for (key, said) in [
+        ("numerics", "`numerics`: expected exact or fast, found odd: say --numerics exact or fast"),
+        ("kv_type", "`kv_type`: expected f32 or f16 or i8, found odd: say --kv-type f32 or f16 or i8"),
+    ] {
+        let mut file = TraceFile::open(&dir.path("run.safetensors")).unwrap();
+        file.metadata.insert(key.into(), "odd".into());
+        let odd = dir.file("odd.safetensors");
+        std::fs::write(&odd, file.to_bytes()).unwrap();
+        let done = redraft(&["trace", "--like", &odd, "-o", &again]);
+        assert!(done.code == Some(2) && done.err.contains(said), "{:?} {}", done.code, done.err);
+    }
+}
+
+/// A recording without self-conditioning is repeated without it.
+#[test]
+fn a_recording_is_repeated_with_its_self_conditioning() {
+    let dir = Dir::new();
+    let (run, again) = (dir.file("run.safetensors"), dir.file("again.safetensors"));
+    let args = ["-m", &mini(), "-n", "16", "--steps", "4", "hi"];
+    ok(&[&["run", "--trace", &run, "--no-self-conditioning"][..], &args].concat());
+    ok(&["trace", "-m", &mini(), "--like", &run, "-o", &again]);
+    assert_eq!(json(&["compare", "--maxabs", "0", &again, &run])["ok"], true);
+}
+
+/// Prompt and canvas must fit into the context, which is 4096 tokens in both files.
+#[test]
+fn a_pass_beyond_the_context_is_refused() {
+    let dir = Dir::new();
+    let file = dir.file("x.safetensors");
+    let dream = testdata("oracle/models/dream-tiny.F16.gguf").display().to_string();
+    for (model, prompt, answer) in [(dream, 4096, 1), (mini(), 4081, 16)] {
+        let ids = vec!["20"; prompt].join(",");
+        let done = redraft(&["trace", "-m", &model, "-o", &file, "--taps", "l_out", "--tokens", &ids]);
+        let said = format!("the prompt has {prompt} tokens and the answer up to {answer},");
+        assert!(done.code == Some(2) && done.err.contains(&said), "{:?} {}", done.code, done.err);
+        assert!(!dir.path("x.safetensors").exists());
+    }
 }
 
 #[test]
@@ -157,7 +208,7 @@ fn ctrl_c_stops_with_130_and_leaves_no_file() {
     let dir = Dir::new();
     let out = dir.file("x.safetensors");
     // A prompt that takes long, of the longest that the model was made for.
-    let ids = vec!["5"; 3000].join(",");
+    let ids = vec!["5"; 990].join(",");
     let mut child = crate::command(&["trace", "-v", "-o", &out, "--backend", "reference", "--tokens", &ids])
         .stderr(Stdio::piped())
         .spawn()

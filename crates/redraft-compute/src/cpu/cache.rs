@@ -1,10 +1,10 @@
 //! Keys and values of one layer as panels, the form in which the matrix kernel reads them.
 //!
-//! Tokens lie in pages of [`PAGE`]. Within a page, keys are panels of 16 tokens, `[16 tokens][channel][16]`: a lane is a
-//! token. Values are panels of 16 channels, `[16 channels][token][16]`: a lane is a channel. A head is a part of the
+//! Tokens lie in pages of [`PAGE`]. Within a page, keys are panels of 16 tokens, `[16 tokens][channel][16]`: a lane is
+//! a token. Values are panels of 16 channels, `[16 channels][token][16]`: a lane is a channel. A head is a part of the
 //! channels, so a page needs to know nothing of heads. A pass writes its own rows behind those of the cache, where they
 //! stay until the next pass writes there: only an append makes them count. So a step over a long prompt packs nothing
-//! but the canvas.
+//! but the canvas, and allocates nothing.
 //!
 //! ```text
 //! page 0                                    page 1
@@ -16,12 +16,14 @@ use std::ops::Range;
 
 use super::Cpu;
 use super::pool::Pool;
+use super::prefetch;
 use super::table::Table;
 use super::vector::{LANES, Row16};
 use crate::cache::{Cache, no_room};
 use crate::{ComputeError, KV_RUN, KvType};
 
-/// Tokens of a page: enough that the kernel's sums go through memory rarely, few enough that the last page wastes little.
+/// Tokens of a page: enough that the kernel's sums go through memory rarely, few enough that the last page wastes
+/// little.
 pub(crate) const PAGE: usize = 128;
 
 /// Panels of a page with keys.
@@ -56,9 +58,9 @@ impl Rows {
         let n = rows.len();
         let rows = rows.start + n * part / parts..rows.start + n * (part + 1) / parts;
         match self {
-            Rows::F32(x) => prefetch(&x[rows]),
-            Rows::F16(x) => prefetch(&x[rows]),
-            Rows::I8 { codes, .. } => prefetch(&codes[rows]),
+            Rows::F32(x) => prefetch::far(&x[rows]),
+            Rows::F16(x) => prefetch::far(&x[rows]),
+            Rows::I8 { codes, .. } => prefetch::far(&codes[rows]),
         }
     }
 
@@ -72,13 +74,6 @@ impl Rows {
             }
         }
     }
-}
-
-fn prefetch<T>(rows: &[T]) {
-    #[cfg(target_arch = "x86_64")]
-    super::x86::prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(rows.as_ptr().cast(), size_of_val(rows));
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = rows;
 }
 
 fn zeros<T: Copy + Default>(n: usize) -> Result<Vec<T>, ComputeError> {
@@ -428,5 +423,143 @@ fn write_values(
                 &mut scales[at..at + n],
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::Rows as Reference;
+    use crate::cpu::CpuLevel;
+
+    fn cpu() -> Cpu {
+        Cpu::new(CpuLevel::Scalar, Some(2)).unwrap()
+    }
+
+    /// Keys and values of `tokens`, each number one of its token, its channel and the seed.
+    fn rows(seed: usize, tokens: Range<usize>, width: usize) -> [Vec<f32>; 2] {
+        [0, 1].map(|which| {
+            let number = |token: usize, c: usize| {
+                let x = (token * 31 + c * 17 + seed * 101 + which * 57) % 255;
+                (x as f32 - 127.0) / 64.0
+            };
+            tokens.clone().flat_map(|t| (0..width).map(move |c| number(t, c))).collect()
+        })
+    }
+
+    fn write(cache: &mut Panels, cpu: &Cpu, first: usize, [keys, values]: &[Vec<f32>; 2]) {
+        cache.write(cpu, &New { first, keys, values }).unwrap();
+    }
+
+    /// All keys and values of a head as the kernels get them, `[token][channel]`.
+    fn read(cache: &Panels, cpu: &Cpu, tokens: usize, channels: Range<usize>) -> [Vec<f32>; 2] {
+        let n = channels.len();
+        let (mut keys, mut values) = (vec![0.0; tokens * n], vec![0.0; tokens * n]);
+        let (mut buf, mut bufs) = (Vec::new(), Default::default());
+        for first in (0..tokens).step_by(LANES) {
+            let panel = cache.keys(cpu.table, first, channels.clone(), &mut buf);
+            for (c, row) in panel.iter().enumerate() {
+                for (token, &x) in (first..tokens).zip(row) {
+                    keys[token * n + c] = x;
+                }
+            }
+        }
+        for first in (0..tokens).step_by(PAGE) {
+            let page = first..tokens.min(first + PAGE);
+            for c in (0..n).step_by(LANES) {
+                let panel = cache.values(cpu.table, page.clone(), channels.start + c, &mut bufs);
+                for (token, row) in page.clone().zip(panel) {
+                    let out = &mut values[token * n..][c..n.min(c + LANES)];
+                    out.copy_from_slice(&row[..out.len()]);
+                }
+            }
+        }
+        [keys, values]
+    }
+
+    /// Three heads of 24 channels: two of them begin inside a panel of 16, and the last run of 32 is a short one.
+    #[test]
+    fn what_is_written_over_a_truncated_page_is_read_by_every_head() {
+        const HEAD: usize = 24;
+        const WIDTH: usize = 3 * HEAD;
+        let cpu = cpu();
+        for &kv_type in KvType::ALL {
+            let mut cache = Panels::new(WIDTH, kv_type);
+            let mut want = Reference::<f32>::new(WIDTH, kv_type);
+            let append =
+                |cache: &mut Panels, want: &mut Reference<f32>, seed: usize, tokens: Range<usize>| {
+                    let new = rows(seed, tokens.clone(), WIDTH);
+                    write(cache, &cpu, tokens.start, &new);
+                    cache.commit(tokens.end);
+                    want.append(&new[0], &new[1]);
+                };
+            append(&mut cache, &mut want, 1, 0..2 * PAGE + 21);
+            assert_eq!(cache.pages.len(), 3);
+            // Into the middle of a panel of keys; then on across the end of the page.
+            cache.truncate(PAGE - 5);
+            want.truncate(PAGE - 5);
+            assert_eq!((cache.len(), cache.pages.len()), (PAGE - 5, 1));
+            append(&mut cache, &mut want, 2, PAGE - 5..PAGE + 9);
+            append(&mut cache, &mut want, 3, PAGE + 9..PAGE + 10);
+            // Rows that do not count, as a canvas has them, then others in their place.
+            write(&mut cache, &cpu, PAGE + 10, &rows(4, PAGE + 10..2 * PAGE + 3, WIDTH));
+            assert_eq!(cache.len(), PAGE + 10);
+            append(&mut cache, &mut want, 5, PAGE + 10..PAGE + 40);
+            for head in 0..3 {
+                let channels = head * HEAD..(head + 1) * HEAD;
+                let found = read(&cache, &cpu, PAGE + 40, channels.clone());
+                for (found, want) in found.iter().zip([&want.k, &want.v]) {
+                    let want: Vec<f32> =
+                        want.chunks_exact(WIDTH).flat_map(|row| row[channels.clone()].to_vec()).collect();
+                    let same = found.iter().zip(&want).all(|(a, b)| a.to_bits() == b.to_bits());
+                    assert!(found.len() == want.len() && same, "{kv_type:?} head {head}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_are_those_of_whole_pages() {
+        const WIDTH: usize = 40;
+        let cpu = cpu();
+        for (kv_type, keys, values) in [
+            // Values lie in runs of 32 channels, here two.
+            (KvType::F32, 4 * WIDTH * PAGE, 4 * 64 * PAGE),
+            (KvType::F16, 2 * WIDTH * PAGE, 2 * 64 * PAGE),
+            (KvType::I8, (WIDTH + 4 * 2) * PAGE, (64 + 4 * 2) * PAGE),
+        ] {
+            let mut cache = Panels::new(WIDTH, kv_type);
+            assert_eq!(cache.bytes(), 0);
+            cache.reserve(PAGE + 1).unwrap();
+            assert_eq!(cache.bytes(), 2 * (keys + values), "{kv_type:?}");
+            write(&mut cache, &cpu, 0, &rows(0, 0..3 * PAGE, WIDTH));
+            assert_eq!(cache.bytes(), 3 * (keys + values), "{kv_type:?}");
+            cache.commit(3 * PAGE);
+            cache.forget(PAGE + 1);
+            assert_eq!(cache.bytes(), 2 * (keys + values), "{kv_type:?}");
+            cache.truncate(0);
+            assert_eq!(cache.bytes(), 0);
+        }
+    }
+
+    #[test]
+    fn whole_pages_are_forgotten() {
+        let cpu = cpu();
+        let mut cache = Panels::new(16, KvType::F32);
+        write(&mut cache, &cpu, 0, &rows(0, 0..3 * PAGE, 16));
+        cache.commit(2 * PAGE + 7);
+        let first = [(0, 0), (PAGE - 1, 0), (PAGE, PAGE), (PAGE + 9, PAGE), (3, PAGE), (9 * PAGE, 2 * PAGE)];
+        for (before, first) in first {
+            cache.forget(before);
+            assert_eq!(cache.first(), first, "before {before}");
+        }
+        // What is left can be read, and pages that are cut off are no longer forgotten ones.
+        let [keys, _] = rows(0, 2 * PAGE..2 * PAGE + 1, 16);
+        let panel = cache.keys(cpu.table, 2 * PAGE, 0..16, &mut Vec::new()).to_vec();
+        assert!(panel.iter().zip(&keys).all(|(row, x)| row[0] == *x));
+        cache.truncate(PAGE);
+        assert_eq!((cache.first(), cache.len()), (PAGE, PAGE));
+        cache.truncate(0);
+        assert_eq!(cache.first(), 0);
     }
 }

@@ -10,7 +10,7 @@
 //!
 //! Bits cannot depend on level, threads or tiling: lanes are either independent results or the 16
 //! accumulators that the contract names, every sum belongs to one tile, and no instruction fuses a
-//! multiplication with an addition.
+//! multiplication with an addition, unless the product is exact, so that nobody can tell.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -28,6 +28,7 @@ pub mod level;
 mod ops;
 pub mod peak;
 mod pool;
+mod prefetch;
 mod table;
 mod vector;
 #[cfg(target_arch = "x86_64")]
@@ -111,7 +112,8 @@ impl Cpu {
         })
     }
 
-    /// The buffers of a participant. Only that participant takes them, so nobody waits.
+    /// The buffers of a participant. In a region that is not inside another one only that participant takes them, so
+    /// nobody waits. A nested region must not take any (see [`Pool::run`](pool::Pool::run)).
     fn scratch(&self, thread: usize) -> MutexGuard<'_, Scratch> {
         self.scratch[thread].lock().unwrap_or_else(PoisonError::into_inner)
     }

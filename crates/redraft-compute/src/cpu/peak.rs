@@ -28,6 +28,44 @@ pub(super) struct Loops {
     pub(super) int8: Loop,
 }
 
+/// A safe function around one that is compiled for a feature.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! compiled {
+    ($(#[$doc:meta])* $name:ident, $feature:literal, $macs:expr, |$rounds:ident| $body:block) => {
+        $(#[$doc])*
+        fn $name(rounds: u64) -> u64 {
+            #[target_feature(enable = $feature)]
+            fn compiled($rounds: u64) $body
+            // SAFETY: reached through `loops` only, whose caller has found the level and so its features.
+            unsafe { compiled(rounds) };
+            rounds * $macs
+        }
+    };
+}
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(super) use compiled;
+
+/// `dependent_adds`: additions of registers, each of which needs the one before, with the instruction that adds `{y}`
+/// to `{x}`.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! dependent_adds {
+    ($add:literal) => {
+        pub(in crate::cpu) fn dependent_adds(rounds: u64) -> u64 {
+            let mut x = 0u64;
+            for _ in 0..rounds {
+                // SAFETY: adds two registers, of which one is given back; touches no memory and no stack.
+                unsafe {
+                    asm!(".rept 64", $add, ".endr", x = inout(reg) x, y = in(reg) 3u64, options(nomem, nostack));
+                }
+            }
+            black_box(x);
+            rounds * 64
+        }
+    };
+}
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(super) use dependent_adds;
+
 /// Multiply-accumulate operations a second of a level.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Peak {
@@ -95,8 +133,8 @@ fn rate(work: Loop, threads: usize, rounds: u64) -> f64 {
     })
 }
 
-/// Seconds that this thread has computed; none where the system does not tell.
-fn thread_cpu_seconds() -> Option<f64> {
+/// Seconds that this thread has computed so far; none where the system does not tell.
+pub fn thread_cpu_seconds() -> Option<f64> {
     #[cfg(unix)]
     return Some(seconds(rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime)));
     #[cfg(not(unix))]

@@ -19,14 +19,19 @@
 //! output to several threads; both are wrapped so that the rest of the crate needs none.
 #![allow(unsafe_code)]
 
+mod protocol;
+mod tiles;
+
 use std::any::Any;
 use std::cell::UnsafeCell;
-use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
+
+use protocol::Word;
+pub(crate) use tiles::Grid;
 
 /// How long a thread spins before it parks. Regions of one pass follow each other within some 10 µs.
 const SPIN: Duration = Duration::from_micros(200);
@@ -85,38 +90,6 @@ impl Sleeper {
         {
             t.unpark();
         }
-    }
-}
-
-/// The state of regions in one word: workers inside, whether one is open, and a count of regions. The steps of the
-/// protocol are functions on it, so that a test can go through every order of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Word(usize);
-
-impl Word {
-    /// More than [`MAX_THREADS`].
-    const INSIDE: usize = 0xffff;
-    const OPEN: usize = 0x1_0000;
-    const EPOCH: usize = 0x2_0000;
-
-    /// Workers that have joined and not left.
-    fn inside(self) -> usize {
-        self.0 & Word::INSIDE
-    }
-
-    /// Which region it is. The count may wrap: a worker that slept through all of them misses one.
-    fn epoch(self) -> usize {
-        self.0 / Word::EPOCH
-    }
-
-    /// The next region, open. The last one must be closed and empty.
-    fn opened(self) -> Word {
-        Word((self.0 & !Word::OPEN).wrapping_add(Word::EPOCH) | Word::OPEN)
-    }
-
-    /// A worker more, if a region is open that is not `seen`.
-    fn joined(self, seen: usize) -> Option<Word> {
-        (self.0 & Word::OPEN != 0 && self.epoch() != seen).then_some(Word(self.0 + 1))
     }
 }
 
@@ -179,6 +152,10 @@ impl Pool {
     /// Calls `f(participant)` on this thread and on those that are free, at most once on each, and returns when
     /// all calls have. The closure must take its work from something shared: a single call does all of it
     /// where nobody else comes.
+    ///
+    /// A region inside another one is participant 0 on whatever thread opens it, and so may be several of them at a
+    /// time. So its closure must not use buffers that belong to participants: those of participant 0 may be held by
+    /// another thread, or by this one, which would wait for ever.
     pub(crate) fn run(&self, f: Region<'_>) {
         if self.handles.is_empty() || self.busy.swap(true, Ordering::Acquire) {
             return f(0);
@@ -237,70 +214,6 @@ impl Pool {
         };
         if n <= 1 { work(0) } else { self.run(&work) }
     }
-
-    /// Calls `f(participant, i, &mut items[i])` for each item.
-    pub(crate) fn items<T: Send>(&self, items: &mut [T], f: impl Fn(usize, usize, &mut T) + Sync) {
-        let base = Base(items.as_mut_ptr());
-        self.each(items.len(), |thread, i| {
-            // SAFETY: `i` is below `items.len()` and is handed out once, so this is the only reference to
-            // the item; `items` stays borrowed for the whole region.
-            let item = unsafe { &mut *base.at(i) };
-            f(thread, i, item);
-        });
-    }
-
-    /// Calls `f(participant, tile)` for each tile of `out`, cut as the grid says.
-    ///
-    /// # Panics
-    /// When the grid does not fit `out`.
-    pub(crate) fn tiles<T: Send>(
-        &self,
-        out: &mut [T],
-        grid: Grid<'_>,
-        f: impl Fn(usize, Tile<'_, T>) + Sync,
-    ) {
-        let Grid { cols, bands, tile_cols } = grid;
-        assert!(bands.windows(2).all(|w| w[0] <= w[1]), "row bands are ascending");
-        assert!(bands.last().is_none_or(|&end| end * cols <= out.len()), "the grid fits the output");
-        let across = cols.div_ceil(tile_cols.max(1));
-        let base = Base(out.as_mut_ptr());
-        let place = |i: usize| (i / across, i % across * tile_cols);
-        self.each_ahead(bands.len().saturating_sub(1) * across, |thread, i, next| {
-            let (band, col) = place(i);
-            let (row, end) = (bands[band], bands[band + 1]);
-            let tile = Tile {
-                base: base.at(row * cols + col),
-                stride: cols,
-                band,
-                row,
-                rows: end - row,
-                col,
-                cols: tile_cols.min(cols - col),
-                next: next.map(|i| {
-                    let (band, col) = place(i);
-                    Place { band, col, cols: tile_cols.min(cols - col) }
-                }),
-                life: PhantomData,
-            };
-            f(thread, tile);
-        });
-    }
-
-    /// Calls `f(participant, first row, rows)` for bands of whole rows of `out`, about `grain` elements each.
-    pub(crate) fn rows<T: Send>(
-        &self,
-        out: &mut [T],
-        cols: usize,
-        grain: usize,
-        f: impl Fn(usize, usize, &mut [T]) + Sync,
-    ) {
-        if out.is_empty() || cols == 0 {
-            return;
-        }
-        let per = grain.div_ceil(cols).max(1);
-        let mut bands: Vec<&mut [T]> = out.chunks_mut(per * cols).collect();
-        self.items(&mut bands, |thread, i, band| f(thread, i * per, band));
-    }
 }
 
 impl Drop for Pool {
@@ -344,135 +257,9 @@ fn work(shared: &Shared, i: usize) {
     }
 }
 
-/// A pointer that several threads may copy; who uses it says why that is sound.
-struct Base<T>(*mut T);
-
-// SAFETY: the pointer is only turned into references to disjoint elements (see `items` and `Tile`), and the
-// elements are Send.
-unsafe impl<T: Send> Sync for Base<T> {}
-
-impl<T> Base<T> {
-    /// The address of element `i`, which must lie inside the slice or at its end.
-    fn at(&self, i: usize) -> *mut T {
-        self.0.wrapping_add(i)
-    }
-}
-
-/// How an output `[rows, cols]` is cut into tiles: into bands of rows at the given boundaries (`[0, rows]`
-/// for one band), and each band into `tile_cols` columns.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Grid<'a> {
-    /// Columns of the output.
-    pub(crate) cols: usize,
-    /// Ascending row boundaries.
-    pub(crate) bands: &'a [usize],
-    /// Columns of a tile; the last one of a band may be narrower.
-    pub(crate) tile_cols: usize,
-}
-
-/// Where a tile lies: its band, its first column and the number of columns.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
-    pub(crate) band: usize,
-    pub(crate) col: usize,
-    pub(crate) cols: usize,
-}
-
-/// One tile of an output, owned by one participant.
-pub(crate) struct Tile<'a, T> {
-    base: *mut T,
-    stride: usize,
-    /// Index of the band.
-    pub(crate) band: usize,
-    /// First row.
-    pub(crate) row: usize,
-    /// Number of rows.
-    pub(crate) rows: usize,
-    /// First column.
-    pub(crate) col: usize,
-    /// Number of columns.
-    pub(crate) cols: usize,
-    /// The tile that this participant gets next.
-    pub(crate) next: Option<Place>,
-    life: PhantomData<&'a mut [T]>,
-}
-
-impl<T> Tile<'_, T> {
-    /// Row `r` of the tile, counted from its first.
-    pub(crate) fn row_mut(&mut self, r: usize) -> &mut [T] {
-        assert!(r < self.rows, "row {r} of a tile of {}", self.rows);
-        // SAFETY: `Pool::tiles` checked that the grid fits the slice, tiles do not overlap, each tile is
-        // made once, and `&mut self` allows one row at a time; the slice outlives `'a`.
-        unsafe { std::slice::from_raw_parts_mut(self.base.wrapping_add(r * self.stride), self.cols) }
-    }
-
-    /// All rows of a tile as wide as the output.
-    pub(crate) fn whole(&mut self) -> &mut [T] {
-        assert_eq!(self.cols, self.stride, "the tile is as wide as the output");
-        // SAFETY: as in `row_mut`; rows of full width follow each other without gaps.
-        unsafe { std::slice::from_raw_parts_mut(self.base, self.rows * self.stride) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_tile_is_written_once_for_any_number_of_threads() {
-        for threads in [1, 2, 3, 7] {
-            let pool = Pool::new(threads);
-            for (rows, cols, tile) in [(1, 1, 1), (5, 33, 16), (7, 16, 16), (3, 40, 64), (4, 0, 16)] {
-                let mut out = vec![0u32; rows * cols];
-                for _ in 0..50 {
-                    let bands = [0, rows / 2, rows / 2, rows];
-                    pool.tiles(&mut out, Grid { cols, bands: &bands, tile_cols: tile }, |_, mut t| {
-                        for r in 0..t.rows {
-                            let (row, col) = (t.row + r, t.col);
-                            for (c, x) in t.row_mut(r).iter_mut().enumerate() {
-                                *x += (row * cols + col + c) as u32;
-                            }
-                        }
-                    });
-                }
-                assert!(out.iter().enumerate().all(|(i, &x)| x == 50 * i as u32), "{threads} {rows}x{cols}");
-            }
-        }
-    }
-
-    #[test]
-    fn rows_cover_everything_and_nested_regions_run_inline() {
-        let pool = Pool::new(3);
-        let mut out = vec![0u64; 1000];
-        pool.rows(&mut out, 10, 25, |_, row, band| {
-            let total = AtomicUsize::new(0);
-            pool.each(10, |_, i| {
-                total.fetch_add(i, Ordering::Relaxed);
-            });
-            for (i, x) in band.iter_mut().enumerate() {
-                *x += (row * 10 + i) as u64 + total.load(Ordering::Relaxed) as u64;
-            }
-        });
-        assert!(out.iter().enumerate().all(|(i, &x)| x == i as u64 + 45));
-    }
-
-    #[test]
-    fn a_tile_names_the_next_one_of_its_thread() {
-        for threads in [1, 2, 3] {
-            let pool = Pool::new(threads);
-            let mut out = vec![0; 7 * 10];
-            let grid = Grid { cols: 10, bands: &[0, 3, 7], tile_cols: 4 };
-            let promised: Vec<Mutex<Option<[usize; 3]>>> = (0..threads).map(|_| Mutex::new(None)).collect();
-            pool.tiles(&mut out, grid, |thread, mut tile| {
-                (0..tile.rows).for_each(|r| tile.row_mut(r).iter_mut().for_each(|x| *x += 1));
-                let next = tile.next.map(|t| [t.band, t.col, t.cols]);
-                let before = std::mem::replace(&mut *promised[thread].lock().unwrap(), next);
-                assert!(before.is_none_or(|b| b == [tile.band, tile.col, tile.cols]));
-            });
-            assert!(promised.iter().all(|p| p.lock().unwrap().is_none()), "a promised tile never came");
-            assert!(out.iter().all(|&x| x == 1));
-        }
-    }
 
     #[test]
     fn a_panic_reaches_the_caller_and_the_pool_lives_on() {
@@ -507,204 +294,6 @@ mod tests {
                 }
             });
             thread::sleep(SPIN * 3);
-        }
-    }
-
-    /// Every order of the steps of a caller that opens three regions and of two workers, each step one atomic
-    /// operation: nobody reads a closure that is being written, no region ends before those who joined it, and
-    /// nobody sleeps for ever.
-    mod protocol {
-        use std::collections::HashSet;
-
-        use super::super::Word;
-
-        const WORKERS: usize = 2;
-        const REGIONS: u8 = 3;
-
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        enum Caller {
-            Write,
-            Open,
-            Wake(usize),
-            Work,
-            Close,
-            Look,
-            Announce,
-            LookAgain,
-            Park,
-            Stop,
-            WakeLast(usize),
-            Done,
-        }
-
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        enum Worker {
-            Look,
-            Announce,
-            LookAgain,
-            Park,
-            Join,
-            Read,
-            Leave,
-            WakeCaller,
-            Done,
-        }
-
-        /// Somebody who may park: whether it said so, and whether a wake-up waits for it.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-        struct Bed {
-            parked: bool,
-            token: bool,
-        }
-
-        impl Bed {
-            fn wake(&mut self) {
-                self.token |= self.parked;
-            }
-        }
-
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        struct State {
-            word: Word,
-            /// Region whose closure is stored; none between a return of `run` and the next one.
-            closure: Option<u8>,
-            region: u8,
-            stop: bool,
-            caller: Caller,
-            caller_bed: Bed,
-            workers: [Worker; WORKERS],
-            beds: [Bed; WORKERS],
-            seen: [usize; WORKERS],
-        }
-
-        impl State {
-            fn caller(mut self) -> Option<State> {
-                let empty = self.word.inside() == 0;
-                self.caller = match self.caller {
-                    Caller::Write => {
-                        assert!(
-                            empty && self.word.0 & Word::OPEN == 0,
-                            "a closure is written under a worker: {self:?}"
-                        );
-                        self.closure = Some(self.region);
-                        Caller::Open
-                    }
-                    Caller::Open => {
-                        self.word = self.word.opened();
-                        Caller::Wake(0)
-                    }
-                    Caller::Wake(WORKERS) => Caller::Work,
-                    Caller::Wake(i) => {
-                        self.beds[i].wake();
-                        Caller::Wake(i + 1)
-                    }
-                    Caller::Work => Caller::Close,
-                    Caller::Close => {
-                        self.word = Word(self.word.0 & !Word::OPEN);
-                        Caller::Look
-                    }
-                    Caller::Look | Caller::LookAgain if empty => {
-                        self.caller_bed.parked = false;
-                        self.closure = None;
-                        self.region += 1;
-                        if self.region == REGIONS { Caller::Stop } else { Caller::Write }
-                    }
-                    Caller::Look => Caller::Announce,
-                    Caller::Announce => {
-                        self.caller_bed.parked = true;
-                        Caller::LookAgain
-                    }
-                    Caller::LookAgain => Caller::Park,
-                    Caller::Park if self.caller_bed.token => {
-                        self.caller_bed.token = false;
-                        Caller::LookAgain
-                    }
-                    Caller::Park => return None,
-                    Caller::Stop => {
-                        self.stop = true;
-                        Caller::WakeLast(0)
-                    }
-                    Caller::WakeLast(WORKERS) => Caller::Done,
-                    Caller::WakeLast(i) => {
-                        self.beds[i].wake();
-                        Caller::WakeLast(i + 1)
-                    }
-                    Caller::Done => return None,
-                };
-                Some(self)
-            }
-
-            fn worker(mut self, i: usize) -> Option<State> {
-                let ready = self.stop || self.word.joined(self.seen[i]).is_some();
-                self.workers[i] = match self.workers[i] {
-                    Worker::Look | Worker::LookAgain if ready => {
-                        self.beds[i].parked = false;
-                        if self.stop { Worker::Done } else { Worker::Join }
-                    }
-                    Worker::Look => Worker::Announce,
-                    Worker::Announce => {
-                        self.beds[i].parked = true;
-                        Worker::LookAgain
-                    }
-                    Worker::LookAgain => Worker::Park,
-                    Worker::Park if self.beds[i].token => {
-                        self.beds[i].token = false;
-                        Worker::LookAgain
-                    }
-                    Worker::Park => return None,
-                    Worker::Join => match self.word.joined(self.seen[i]) {
-                        Some(word) => {
-                            self.word = word;
-                            self.seen[i] = word.epoch();
-                            Worker::Read
-                        }
-                        None => Worker::Look,
-                    },
-                    Worker::Read => {
-                        assert_eq!(self.closure, Some(self.region), "a closure of another region: {self:?}");
-                        assert_eq!(self.seen[i], usize::from(self.region) + 1);
-                        Worker::Leave
-                    }
-                    Worker::Leave => {
-                        let last = self.word.inside() == 1;
-                        self.word = Word(self.word.0 - 1);
-                        if last { Worker::WakeCaller } else { Worker::Look }
-                    }
-                    Worker::WakeCaller => {
-                        self.caller_bed.wake();
-                        Worker::Look
-                    }
-                    Worker::Done => return None,
-                };
-                Some(self)
-            }
-        }
-
-        #[test]
-        fn every_order_of_its_steps_is_sound_and_ends() {
-            let start = State {
-                word: Word(0),
-                closure: None,
-                region: 0,
-                stop: false,
-                caller: Caller::Write,
-                caller_bed: Bed::default(),
-                workers: [Worker::Look; WORKERS],
-                beds: [Bed::default(); WORKERS],
-                seen: [0; WORKERS],
-            };
-            let (mut found, mut todo, mut ends) = (HashSet::from([start]), vec![start], 0);
-            while let Some(state) = todo.pop() {
-                let workers = (0..WORKERS).map(|i| state.worker(i));
-                let next: Vec<State> = workers.chain([state.caller()]).flatten().collect();
-                if next.is_empty() {
-                    let done = state.caller == Caller::Done && state.workers == [Worker::Done; WORKERS];
-                    assert!(done, "all sleep: {state:?}");
-                    ends += 1;
-                }
-                todo.extend(next.into_iter().filter(|&s| found.insert(s)));
-            }
-            assert!(ends > 0 && found.len() > 10_000, "{ends} ends, {} states", found.len());
         }
     }
 }

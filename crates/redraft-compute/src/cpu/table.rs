@@ -79,10 +79,6 @@ macro_rules! kernel_list {
             /// Unpacks the blocks of sixteen rows into an integer panel.
             int_unpack = kernels::int_unpack::unpack,
                 (codec: &dyn BlockCodec, rows: RowBytes<'_>, panel: &mut IntPanel);
-            /// Asks for the blocks of sixteen rows before they are unpacked.
-            prefetch = kernels::int_unpack::prefetch, (rows: RowBytes<'_>);
-            /// Asks for bytes that will be unpacked much later.
-            prefetch_far = kernels::int_unpack::prefetch_far, (bytes: &[u8]);
             /// Transposes up to 16 rows into a panel, small numbers flushed.
             pack = kernels::pack::pack, (rows: &[&[f32]], panel: &mut [Row16]);
             /// Unpacks one block of each of up to 16 rows into a panel, small numbers flushed.

@@ -171,12 +171,6 @@ pub(crate) trait Isa: Copy {
     fn add_exact(self, acc: Self::V, a: Self::V, b: Self::V) -> Self::V {
         acc.add(a.mul(b))
     }
-    /// Asks for the bytes before they are needed; never a fault.
-    #[inline(always)]
-    fn prefetch(self, _bytes: &[u8]) {}
-    /// The same, long before: into the second-level cache.
-    #[inline(always)]
-    fn prefetch_far(self, _bytes: &[u8]) {}
     /// Four int8 activations in the form that [`dot_quads`](Self::dot_quads) takes; the second word is used where
     /// `QUAD_WORDS` is 2.
     #[inline(always)]

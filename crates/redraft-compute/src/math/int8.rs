@@ -16,9 +16,10 @@ const ROUNDER: f32 = 12_582_912.0;
 
 /// Scale of numbers whose largest magnitude is `peak`, and its reciprocal.
 ///
-/// The scale is `flush(peak / 127)`. Where it is 0 the reciprocal is 0 as well, so that all codes are. A scale
-/// above 2^100, and that of a peak that is NaN, is infinite with reciprocal 0: the product is then not finite, which
-/// is an error of the op. The peak is the largest of the bits without sign, so a NaN among the numbers is the peak.
+/// The scale is `flush(peak / 127)`. Where it is 0 the reciprocal is 0 as well. A scale above 2^100, and that of a peak
+/// that is NaN, is infinite with reciprocal 0. Where the reciprocal is 0 all codes are 0, whatever the numbers are: an
+/// infinite scale times a sum of 0 is NaN, which is an error of the op. The peak is the largest of the bits without
+/// sign, so a NaN among the numbers is the peak.
 pub fn int8_scale(peak: f32) -> (f32, f32) {
     let (scale, inverse) = int8_scales(peak);
     if scale.is_nan() || MAX_SCALE < scale { (f32::INFINITY, 0.0) } else { (scale, inverse) }
@@ -34,7 +35,7 @@ pub fn int8_scales<V: Lanes>(peak: V) -> (V, V) {
 
 /// The code of `x`: the integer nearest to `x * inverse`, ties to even.
 ///
-/// `inverse` is the second result of [`int8_scale`] for a peak of at least `|x|`. Then `|x * inverse|` is at
+/// `inverse` is the second result of [`int8_scale`] for a peak of at least `|x|`, which is finite. Then `|x * inverse|` is at
 /// most 127 * (1 + 2^-21), and the code at most 127. The integer is taken from the bits of a sum, which no
 /// optimizer can simplify.
 #[inline(always)]

@@ -87,6 +87,7 @@ fn nucleus<A: Arithmetic>(x: &mut [A::R], p: A::R, never: A::R) {
 }
 
 pub(super) fn pick_stats<A: Arithmetic>(o: &PickStats, cx: &mut OpCx<'_, A::R>) -> Result<(), ComputeError> {
+    check_picks(o, cx)?;
     let mut out = cx.take_real(o.out);
     let n = o.logits.cols().max(1);
     let picks = cx.int(o.argmax).iter().zip(cx.int(o.sample));
@@ -98,8 +99,20 @@ pub(super) fn pick_stats<A: Arithmetic>(o: &PickStats, cx: &mut OpCx<'_, A::R>) 
     Ok(())
 }
 
-/// One row of [`PickStats`]: the logit of the argmax, the largest logit of another id (the argmax's own in a vocabulary of
-/// one), and the logit of the sample.
+/// Checks that all picks are ids of the vocabulary.
+pub(crate) fn check_picks<R: HostReal, C>(o: &PickStats, cx: &OpCx<'_, R, C>) -> Result<(), ComputeError> {
+    let limit = o.logits.cols();
+    for picks in [o.argmax, o.sample] {
+        let ids = cx.int(picks);
+        if let Some(row) = ids.iter().position(|&id| usize::try_from(id).map_or(true, |id| id >= limit)) {
+            return Err(ComputeError::IdOutOfRange { op: "PickStats", id: i64::from(ids[row]), row, limit });
+        }
+    }
+    Ok(())
+}
+
+/// One row of [`PickStats`]: the logit of the argmax, the largest logit of another id (the argmax's own in a vocabulary
+/// of one), and the logit of the sample. Both are ids of the vocabulary.
 pub(crate) fn pick_row<R: Real>(x: &[R], argmax: i32, sample: i32) -> [R; 3] {
     let (argmax, sample) = (argmax as usize, sample as usize);
     let others = x.iter().enumerate().filter(|(v, _)| *v != argmax || x.len() == 1);

@@ -82,7 +82,9 @@ impl Int8 {
             let peak = f32::from_bits(unit.iter().fold(0, |peak, x| peak.max(x.abs().to_bits())));
             let (scale, inverse) = math::int8_scale(peak);
             int.scales.push(scale);
-            int.codes.extend(unit.iter().map(|&x| math::int8_code(x, inverse) as i8));
+            // Without a reciprocal all codes are 0, those of numbers that are not finite, too.
+            let code = |&x: &f32| if inverse == 0.0 { 0 } else { math::int8_code(x, inverse) as i8 };
+            int.codes.extend(unit.iter().map(code));
         }
         int
     }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::stats::{place, search};
 use super::testing::{Data, W, distance, noise, noise32, run};
 use crate::backend::Precision;
-use crate::op::{Activation, Mask, RopeStyle};
+use crate::op::{Activation, Mask, RopeStyle, TILE};
 use crate::program::{AttentionSpec, ProgramBuilder};
 use crate::{ComputeError, Val, WeightId};
 
@@ -115,7 +115,15 @@ proptest! {
         }
         prop_assert!(stats[2] >= 0.0 && stats[2] <= (n as f64).ln() + 1e-5);
         let (argmax, sample) = (out[1].int()[0] as usize, out[2].int()[0] as usize);
-        prop_assert!(p.iter().all(|&x| x <= p[argmax] * (1.0 + 1e-4)));
+        // Exactly, on the logits as they are rounded: the lowest id of the largest, and an id that has a probability.
+        let flushed = |x: f32| crate::math::flush(x);
+        let logit = |x: &f64| flushed(flushed(*x as f32) * scale as f32);
+        let logits: Vec<f32> = inputs[0].real().iter().map(logit).collect();
+        let m = crate::math::reduce::max(logits.iter().copied());
+        prop_assert_eq!(Some(argmax), logits.iter().position(|&x| x == m));
+        // In two factors, each of them above 0 although their product may be less than the smallest of `exp`.
+        let m_t = out[3].real()[sample / TILE] as f32;
+        prop_assert!(crate::math::exp(logits[sample] - m_t) > 0.0 && crate::math::exp(m_t - m) > 0.0);
         // The cumulative probability around the sample encloses u, up to the rounding of 2,500 additions.
         let before: f64 = p[..sample].iter().sum();
         prop_assert!(before <= u + 1e-4 && u <= before + p[sample] + 1e-4);

@@ -417,6 +417,20 @@ fn restricted_ids_have_no_probability() {
 }
 
 #[test]
+fn a_scale_of_logits_is_a_normal_number() {
+    for (scale, fits) in
+        [(1e-30, true), (1e30, true), (1e-31, false), (1e31, false), (-1.0, false), (f64::NAN, false)]
+    {
+        let e = run(Precision::F32, &[], 1, &[real(&[1e-10, 1.0])], |b, v, _| {
+            let (of, _) = b.token_stats(b.logits(v[0], None, scale))?;
+            Ok(vec![of.stats])
+        });
+        let refused = matches!(e, Err(ComputeError::Shape { op: "TokenStats", .. }));
+        assert_eq!((e.is_ok(), refused), (fits, !fits), "{scale}");
+    }
+}
+
+#[test]
 fn rows_are_taken_in_any_order() {
     let x = real(&[1.0, 2.0, 3.0, 4.0]);
     check(

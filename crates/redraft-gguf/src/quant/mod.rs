@@ -128,11 +128,6 @@ impl Unpacked {
         }
     }
 
-    /// Number of sub-blocks.
-    pub fn n_sub_blocks(&self) -> usize {
-        self.len / self.sub_len
-    }
-
     /// The codes of the block's weights.
     pub fn codes(&self) -> &[i8] {
         &self.codes[..self.len]
@@ -345,7 +340,8 @@ pub trait FormatVisitor {
     fn visit<F: CommonFormat>(self) -> Self::Output;
 }
 
-/// Calls the visitor with the format of a type, if it is one of [`CommonFormat`]: `Q4_0`, `Q5_0`, `Q5_1`, `Q8_0`, `Q2_K` to `Q6_K`, `IQ4_NL`, `IQ4_XS`, `MXFP4`. Other types have their [`BlockCodec`].
+/// Calls the visitor with the format of a type, if it is one of [`CommonFormat`]: `Q4_0`, `Q5_0`, `Q5_1`, `Q8_0`,
+/// `Q2_K` to `Q6_K`, `IQ4_NL`, `IQ4_XS`, `MXFP4`. Other types have their [`BlockCodec`].
 #[inline(always)]
 pub fn visit_format<V: FormatVisitor>(dtype: DType, visitor: V) -> Option<V::Output> {
     Some(match dtype {

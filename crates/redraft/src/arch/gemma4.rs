@@ -13,7 +13,7 @@ use crate::weights::WeightLoader;
 
 pub(super) const SPEC: ArchSpec = ArchSpec {
     name: "gemma4",
-    about: "Gemma 4 with routed experts: autoregressive, for `bench` only",
+    about: "Gemma 4 with routed experts: autoregressive, for `bench` and `trace` only",
     load,
     sampler: None,
     defaults: &[],

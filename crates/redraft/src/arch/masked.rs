@@ -1,13 +1,13 @@
 //! What the families share that read the whole sequence, prompt and canvas, in one bidirectional pass and denoise mask
 //! tokens. Each family says in its own file where it differs.
 
-use redraft_compute::op::{Distribution, Head, Mask, RopeStyle};
+use redraft_compute::op::{Distribution, Head, RopeStyle};
 use redraft_compute::{ComputeError, KvLayout, ProgramBuilder, Val};
 use redraft_gguf::{Gguf, Metadata, Value};
 
 use super::{Arch, Hyper, Noise, Reading, Shape};
 use crate::Error;
-use crate::layers::{AttentionKind, FeedForwardKind, HeadNorms, Heads, Rotary, Transformer, TransformerKind};
+use crate::layers::{AttentionKind, FeedForwardKind, HeadNorms, Heads, Transformer, TransformerKind};
 use crate::weights::WeightLoader;
 
 /// Where a family differs from the others.
@@ -63,9 +63,6 @@ pub(super) fn load(
     }
     h.no_rope_scaling()?;
     let n_rot = h.opt_size("rope.dimension_count", head_dim)?.unwrap_or(head_dim);
-    if !n_rot.is_multiple_of(2) {
-        return Err(h.wrong("rope.dimension_count", "an even number", n_rot));
-    }
     if meta.opt_bool(&h.key("attention.causal"))? == Some(true) {
         notes.push(format!(
             "the file says {} is true, but these models read both ways",
@@ -101,7 +98,7 @@ pub(super) fn load(
         },
         feed_forward,
         eps,
-        rotary: Rotary { base: h.positive("rope.freq_base")?.into(), n_rot, factors: None },
+        rotary: h.rotary("rope.dimension_count", n_rot, "rope.freq_base")?,
     };
     let shape = Shape {
         n_layers: kind.n_layers,
@@ -180,7 +177,7 @@ impl Arch for Masked {
     }
 
     fn canvas(&self, b: &mut ProgramBuilder, ids: Val, _: Option<Distribution>) -> Result<Val, ComputeError> {
-        let x = self.net.hidden(b, ids, Mask::Canvas { prefix: None }, None)?;
+        let x = self.net.hidden(b, ids)?;
         self.net.result_norm(b, x)
     }
 

@@ -260,10 +260,9 @@ impl<'a> Hyper<'a> {
         }
     }
 
-    /// A rotary scheme without frequency factors.
-    pub(crate) fn rotary(&self, dims: &str, base: &str, head_dim: usize) -> Result<Rotary, Error> {
-        let n_rot = self.size(dims, head_dim)?;
-        if n_rot % 2 != 0 {
+    /// A rotary scheme without frequency factors, of `n_rot` channels, the value of `dims`.
+    pub(crate) fn rotary(&self, dims: &str, n_rot: usize, base: &str) -> Result<Rotary, Error> {
+        if !n_rot.is_multiple_of(2) {
             return Err(self.wrong(dims, "an even number", n_rot));
         }
         Ok(Rotary { base: self.positive(base)?.into(), n_rot, factors: None })

@@ -56,12 +56,10 @@ pub struct Kernel {
     pub cols: usize,
     /// Instruction set.
     pub level: CpuLevel,
-    /// Threads.
-    pub threads: usize,
 }
 
-/// Measures a product. Returns multiply-accumulate operations in 10^9 a second, per thread, of the time that the
-/// threads computed; where the system does not tell that, of the time by the clock.
+/// Measures a product on one thread. Returns multiply-accumulate operations in 10^9 a second of the time that the
+/// thread computed; where the system does not tell that, of the time by the clock.
 ///
 /// # Errors
 /// Those of the backend; [`Error::Request`] for a type that cannot be written.
@@ -76,7 +74,7 @@ pub fn kernel(k: &Kernel) -> Result<f64, Error> {
     b.output(y);
     let program = b.finish();
     let options =
-        BackendOptions { threads: Some(k.threads), level: Some(k.level.name().into()), ..Default::default() };
+        BackendOptions { threads: Some(1), level: Some(k.level.name().into()), ..Default::default() };
     let mut cpu = (backend("cpu")?.create)(&options, weights)?;
     let seq = cpu.seq_create(&KvLayout::default(), KvType::F32)?;
     let x = noise(k.tokens * k.cols);
@@ -85,7 +83,7 @@ pub fn kernel(k: &Kernel) -> Result<f64, Error> {
         for _ in 0..runs {
             cpu.run(&program, seq, &[InputData::F32(&x)], &mut Blind)?;
         }
-        let busy = process_cpu_seconds().zip(busy).map(|(after, before)| (after - before) / k.threads as f64);
+        let busy = process_cpu_seconds().zip(busy).map(|(after, before)| after - before);
         Ok(busy.filter(|&s| s > 0.0).unwrap_or_else(|| start.elapsed().as_secs_f64()) / runs as f64)
     };
     batch(1)?;
@@ -96,7 +94,7 @@ pub fn kernel(k: &Kernel) -> Result<f64, Error> {
     for _ in 0..BATCHES {
         best = best.min(batch(runs)?);
     }
-    Ok((k.tokens * k.rows * k.cols) as f64 / best / 1e9 / k.threads as f64)
+    Ok((k.tokens * k.rows * k.cols) as f64 / best / 1e9)
 }
 
 /// One row of quantized noise, again and again.
@@ -134,7 +132,6 @@ mod tests {
                 rows: 16,
                 cols: 256,
                 level: CpuLevel::best(),
-                threads: 1,
             };
             let w = weight(&k).unwrap();
             w.check().unwrap();
@@ -147,7 +144,6 @@ mod tests {
             rows: 1,
             cols: 100,
             level: CpuLevel::best(),
-            threads: 1,
         };
         let e = kernel(&odd).unwrap_err().to_string();
         assert!(e.contains("expected whole blocks, found 100 columns of Q4_K"), "{e}");

@@ -32,11 +32,15 @@ pub struct StepOptions {
     pub outputs: Outputs,
     /// Each step is told what the one before predicted; needs [`Outputs::Draws`].
     pub self_conditioning: bool,
-    /// Temperature of the draws: a low one concentrates what the next step is told.
-    pub temperature: f64,
+    /// Temperature of the draws: a low one concentrates what the next step is told; needs [`Outputs::Draws`]. None is
+    /// 0.8.
+    pub temperature: Option<f64>,
     /// Time every op.
     pub parts: bool,
 }
+
+/// Temperature of draws where nothing else is asked for.
+const TEMPERATURE: f64 = 0.8;
 
 /// How long a step took.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,9 +72,13 @@ impl StepBench {
     /// Puts the prompt into the cache. Prompt and canvas are fixed pseudo-random ids.
     ///
     /// # Errors
-    /// A length that the model cannot have, self-conditioning that it does not know; those of the passes;
-    /// [`Error::Interrupted`] when `stop` is set.
-    pub fn new(mut model: Model, options: StepOptions, stop: Arc<AtomicBool>) -> Result<StepBench, Error> {
+    /// A length that the model cannot have, self-conditioning that it does not know, what needs draws where there are
+    /// none; those of the passes; [`Error::Interrupted`] when `stop` is set.
+    pub fn new(
+        mut model: Model,
+        mut options: StepOptions,
+        stop: Arc<AtomicBool>,
+    ) -> Result<StepBench, Error> {
         let shape = model.shape();
         let (context, vocab_len) = (shape.context_len, shape.vocab_len as u32);
         let wrong = |what: &str, expected: String, found: String| {
@@ -83,12 +91,16 @@ impl StepBench {
         if options.self_conditioning && !shape.self_conditioning {
             return wrong("self-conditioning", "a model that has it".into(), model.arch().name.into());
         }
-        if options.self_conditioning && options.outputs == Outputs::Logits {
-            return wrong(
-                "self-conditioning",
-                "steps with draws".into(),
-                "steps that only make logits".into(),
-            );
+        if options.outputs == Outputs::Logits {
+            let needs_draws = [
+                ("self-conditioning", options.self_conditioning),
+                ("temperature", options.temperature.is_some()),
+            ];
+            if let Some((what, _)) = needs_draws.into_iter().find(|(_, asked)| *asked) {
+                return wrong(what, "steps with draws".into(), "steps that only make logits".into());
+            }
+        } else {
+            options.temperature.get_or_insert(TEMPERATURE);
         }
         let row = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let ids = (0..row(options.rows)).map(|p| rng::initial_id(0, 0, p, vocab_len)).collect();
@@ -110,7 +122,7 @@ impl StepBench {
         &self.model
     }
 
-    /// What is measured.
+    /// What is measured, with the temperature of its draws.
     pub fn options(&self) -> &StepOptions {
         &self.options
     }
@@ -122,12 +134,11 @@ impl StepBench {
     /// Those of the pass.
     pub fn step(&mut self) -> Result<StepTime, Error> {
         let o = self.options;
-        let previous = if o.self_conditioning && self.kept {
-            Previous::Kept { temperature: o.temperature }
-        } else {
-            Previous::None
+        let previous = match o.temperature {
+            Some(temperature) if o.self_conditioning && self.kept => Previous::Kept { temperature },
+            _ => Previous::None,
         };
-        let sampling = (o.outputs == Outputs::Draws).then(|| Sampling::at(o.temperature, &self.u));
+        let sampling = o.temperature.map(|t| Sampling::at(t, &self.u));
         let pass = CanvasPass { lead: &self.lead, previous, sampling, ..CanvasPass::new(&self.ids) };
         let mut probe = Probe::new(&self.stop);
         probe.logits = o.outputs == Outputs::Logits;
@@ -205,12 +216,12 @@ mod tests {
         prompt: 3,
         outputs: Outputs::Draws,
         self_conditioning: true,
-        temperature: 0.8,
+        temperature: None,
         parts: true,
     };
 
     #[test]
-    fn parts_are_those_of_the_model_and_add_up() {
+    fn parts_are_those_of_the_model_and_within_the_step() {
         let mut bench = bench(DRAWS).unwrap();
         let first = bench.step().unwrap().parts.unwrap();
         let step = bench.step().unwrap();
@@ -219,7 +230,8 @@ mod tests {
         let all: Vec<&str> = Part::ALL.iter().map(|p| p.name()).collect();
         assert_eq!(names, all);
         assert!(parts.iter().all(|(_, w)| w.seconds >= 0.0), "{parts:?}");
-        assert!((parts.whole().seconds - step.wall_s).abs() < 1e-9);
+        let between = parts.iter().find(|(p, _)| *p == Part::Between).map_or(f64::NAN, |(_, w)| w.seconds);
+        assert!(between < step.wall_s, "{parts:?}");
         let of = |parts: &Parts, part| parts.iter().find(|(p, _)| *p == part).map(|(_, w)| w.macs());
         assert_eq!(of(&first, Part::SoftEmbedding), None, "the first step is told nothing");
         let shape = bench.model().shape();
@@ -238,6 +250,14 @@ mod tests {
         let none = refused(StepOptions { rows: 0, ..DRAWS });
         assert!(none.contains("0 rows"), "{none}");
         let logits = refused(StepOptions { outputs: Outputs::Logits, ..DRAWS });
-        assert!(logits.contains("steps that only make logits"), "{logits}");
+        assert!(
+            logits.starts_with("self-conditioning") && logits.contains("steps that only make logits"),
+            "{logits}"
+        );
+        let logits = StepOptions { outputs: Outputs::Logits, self_conditioning: false, ..DRAWS };
+        let drawn = refused(StepOptions { temperature: Some(0.5), ..logits });
+        assert!(drawn.starts_with("temperature: expected steps with draws"), "{drawn}");
+        assert_eq!(bench(logits).unwrap().options().temperature, None);
+        assert_eq!(bench(DRAWS).unwrap().options().temperature, Some(TEMPERATURE));
     }
 }

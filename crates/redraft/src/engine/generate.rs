@@ -46,6 +46,13 @@ pub struct Request {
     pub interrupt: Option<Arc<AtomicBool>>,
 }
 
+impl Request {
+    /// Watches passes for the interruption of this request, and for their raw logits where they are `wanted`.
+    pub(crate) fn logits_sink(&self, wanted: bool) -> LogitsSink<'_> {
+        LogitsSink { interrupt: self.interrupt.as_deref(), wanted, logits: Vec::new() }
+    }
+}
+
 /// Tokens of an answer where the user does not say: [`DEFAULT_MAX_TOKENS`], or the length that the model's makers take
 /// for answers of one canvas; or what the context leaves after the prompt, in whole canvases.
 pub fn default_max_tokens(
@@ -207,10 +214,11 @@ pub struct Generation {
 }
 
 /// Watches a pass for the raw logits, and for an interruption.
-struct LogitsSink<'a> {
+pub(crate) struct LogitsSink<'a> {
     interrupt: Option<&'a AtomicBool>,
     wanted: bool,
-    logits: Vec<f64>,
+    /// Those of the last pass.
+    pub(crate) logits: Vec<f64>,
 }
 
 impl TapSink for LogitsSink<'_> {
@@ -270,11 +278,7 @@ pub fn generate(
     check_request(model.shape(), request, answer)?;
     memory::check(model, session, request, answer)?;
     let (cached, lead) = request.prompt.split_at(model.shape().reading.cached(request.prompt.len()));
-    let mut sink = LogitsSink {
-        interrupt: request.interrupt.as_deref(),
-        wanted: request.full_logits,
-        logits: Vec::new(),
-    };
+    let mut sink = request.logits_sink(request.full_logits);
     let reused = session
         .set_prompt(model, cached, &mut sink, &mut |done, total| on_event(&Event::Prompt { done, total }))?;
     let mut timings = Timings { prompt: start.elapsed(), ..Timings::default() };
@@ -421,7 +425,7 @@ impl Canvas<'_> {
         let mut ids = first_canvas(noise, self.draws, drawn, len);
         let mut accepted_per_step = Vec::new();
         let mut first_draft = Duration::ZERO;
-        self.sampler.begin(&vec![true; len]);
+        self.sampler.begin(len);
         let mut step = 0;
         loop {
             let ask = self.sampler.ask(step);

@@ -11,6 +11,7 @@ use redraft_gguf::available_memory;
 use super::pass::{CanvasPass, Previous, Sampling, canvas_pass, prompt};
 use super::session::{PROMPT_CHUNK, kept};
 use super::{Request, Session};
+use crate::arch::Reading;
 use crate::sampler::Ask;
 use crate::{Error, Model};
 
@@ -82,7 +83,12 @@ pub(super) fn check(
 ) -> Result<(), Error> {
     let tokens = request.prompt.len().saturating_add(answer);
     let kv = kv_bytes(model, model.kv_type(), tokens) as u64;
-    if kv < SMALL_BYTES && model.weights_bytes() < SMALL_BYTES {
+    // Models that read prompt and answer in one pass make the logits of a whole answer.
+    let logits = match model.shape().reading {
+        Reading::Whole => (answer as u64).saturating_mul(4 * model.shape().vocab_len as u64),
+        Reading::Cached => 0,
+    };
+    if kv.max(logits) < SMALL_BYTES && model.weights_bytes() < SMALL_BYTES {
         return Ok(());
     }
     let ask = (request.sampler.create)(&request.params, request.profile).ask(0);
@@ -212,7 +218,12 @@ mod tests {
         assert!(e.contains(&format!("{tokens} tokens")) && e.contains("0.00 GB is free"), "{e}");
         assert!(e.contains(&format!("--kv-type f16 ({f16:.2} GB)")) && e.contains("i8"), "{e}");
         check_against(&model, need, need.total(), tokens, Some(0)).unwrap();
-        let backend = model.backend().capabilities().backend;
-        assert_eq!(backend, "cpu");
+        // The backend that computes is back.
+        let session = model.session().unwrap();
+        let ids = vec![0; shape.canvas_len];
+        let uniform = vec![0.5; shape.canvas_len];
+        let pass = CanvasPass { sampling: Some(Sampling::at(1.0, &uniform)), ..CanvasPass::new(&ids) };
+        let done = canvas_pass(&mut model, &session, pass, &mut ()).unwrap();
+        assert_eq!(done.argmax.len(), shape.canvas_len);
     }
 }

@@ -103,8 +103,13 @@ impl Gemma4 {
         h.equal("attention.value_length_swa", c.head_dim_swa)?;
         h.grouped_heads(&c.n_heads, &c.n_kv_heads)?;
         let vocab_len = vocab_len(gguf)?;
-        let rope_swa = h.rotary("rope.dimension_count_swa", "rope.freq_base_swa", c.head_dim_swa)?;
-        let mut rope_full = h.rotary("rope.dimension_count", "rope.freq_base", c.head_dim)?;
+        let rope_swa = h.rotary(
+            "rope.dimension_count_swa",
+            h.size("rope.dimension_count_swa", c.head_dim_swa)?,
+            "rope.freq_base_swa",
+        )?;
+        let mut rope_full =
+            h.rotary("rope.dimension_count", h.size("rope.dimension_count", c.head_dim)?, "rope.freq_base")?;
         rope_full.factors = Some(w.values("rope_freqs.weight", rope_full.n_rot / 2));
 
         let token_embd = w.matrix("token_embd.weight", vocab_len, c.d_model);

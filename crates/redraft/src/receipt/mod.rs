@@ -196,7 +196,7 @@ impl Receipt {
     /// # Errors
     /// [`Error::Receipt`] for one that this version does not have.
     pub fn numerics(&self) -> Result<Numerics, Error> {
-        Numerics::ALL.iter().find(|n| n.name() == self.numerics).copied().ok_or_else(|| Error::Receipt {
+        Numerics::from_name(&self.numerics).ok_or_else(|| Error::Receipt {
             problem: format!("numerics: expected exact or fast, found {}", Shown(&self.numerics)),
         })
     }

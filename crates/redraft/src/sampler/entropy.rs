@@ -9,15 +9,7 @@ pub(crate) static SPEC: SamplerSpec = SamplerSpec {
     about: "reveal positions of the least entropy first",
     masks: true,
     reserved: 0,
-    params: &[
-        masks::STEPS,
-        masks::TEMPERATURE,
-        masks::TOP_K,
-        masks::TOP_P,
-        masks::CFG_SCALE,
-        masks::EPS,
-        masks::ALG_TEMP,
-    ],
+    params: masks::TIMESTEPS,
     create: |params, _| {
         Box::new(Timesteps::new(params, Some(|_, view, i| -f64::from(view.entropy[i])), false))
     },

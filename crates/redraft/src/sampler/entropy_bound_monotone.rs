@@ -72,14 +72,13 @@ impl Sampler for Monotone {
         self.draw.ask()
     }
 
-    fn begin(&mut self, open: &[bool]) {
-        let total = open.iter().filter(|&&o| o).count();
-        let steps = if self.steps == 0 { total.max(1) } else { self.steps };
+    fn begin(&mut self, len: usize) {
+        let steps = if self.steps == 0 { len } else { self.steps };
         self.keep.clear();
-        let mut left = total;
+        let mut left = len;
         for step in 1..=steps {
             let rate = ((steps - step) as f64 / steps as f64) as f32;
-            let keep = (total as f32 * rate) as usize;
+            let keep = (len as f32 * rate) as usize;
             if keep < left || self.bound > 0.0 || step == steps {
                 self.keep.push(keep);
                 left = keep;

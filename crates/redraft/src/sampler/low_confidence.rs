@@ -9,14 +9,6 @@ pub(crate) static SPEC: SamplerSpec = SamplerSpec {
     about: "block after block, reveal the tokens of the highest probability first",
     masks: true,
     reserved: 0,
-    params: &[
-        masks::STEPS,
-        masks::TEMPERATURE,
-        masks::TOP_K,
-        masks::TOP_P,
-        masks::CFG_SCALE,
-        masks::BLOCK_LENGTH,
-        masks::END_LAST,
-    ],
+    params: masks::BLOCKS,
     create: |params, _| Box::new(Blocks::new(params, masks::Draw::probability, true)),
 };

@@ -8,14 +8,6 @@ pub(crate) static SPEC: SamplerSpec = SamplerSpec {
     about: "reveal the tokens of the highest probability first",
     masks: true,
     reserved: 0,
-    params: &[
-        masks::STEPS,
-        masks::TEMPERATURE,
-        masks::TOP_K,
-        masks::TOP_P,
-        masks::CFG_SCALE,
-        masks::EPS,
-        masks::ALG_TEMP,
-    ],
+    params: masks::TIMESTEPS,
     create: |params, _| Box::new(Timesteps::new(params, Some(masks::Draw::probability), true)),
 };

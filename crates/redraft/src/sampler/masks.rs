@@ -80,6 +80,13 @@ pub(super) const END_LAST: ParamSpec = ParamSpec {
     gguf_key: None,
 };
 
+/// Parameters of samplers by [`Timesteps`] that rank positions.
+pub(super) const TIMESTEPS: &[ParamSpec] = &[STEPS, TEMPERATURE, TOP_K, TOP_P, CFG_SCALE, EPS, ALG_TEMP];
+
+/// Parameters of samplers by [`Blocks`].
+pub(super) const BLOCKS: &[ParamSpec] =
+    &[STEPS, TEMPERATURE, TOP_K, TOP_P, CFG_SCALE, BLOCK_LENGTH, END_LAST];
+
 /// How tokens are drawn.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Draw {
@@ -198,9 +205,9 @@ impl Sampler for Timesteps {
         self.draw.ask()
     }
 
-    fn begin(&mut self, open: &[bool]) {
-        let mut left = open.iter().filter(|&&o| o).count();
-        let steps = if self.steps == 0 { left.max(1) } else { self.steps };
+    fn begin(&mut self, len: usize) {
+        let mut left = len;
+        let steps = if self.steps == 0 { len } else { self.steps };
         self.plan.clear();
         for step in 0..steps {
             let share = 1.0 - self.time(step + 1, steps) / self.time(step, steps);
@@ -259,23 +266,23 @@ impl Blocks {
 
 impl Sampler for Blocks {
     fn max_steps(&self) -> usize {
-        self.plan.len().max(1)
+        self.plan.len()
     }
 
     fn ask(&self, _step: usize) -> Ask {
         self.draw.ask()
     }
 
-    fn begin(&mut self, open: &[bool]) {
-        let blocks = open.len().div_ceil(self.block_length);
+    fn begin(&mut self, len: usize) {
+        let blocks = len.div_ceil(self.block_length);
         self.plan.clear();
-        for (b, block) in open.chunks(self.block_length).enumerate() {
-            let m = block.iter().filter(|&&o| o).count();
+        for b in 0..blocks {
+            let begin = b * self.block_length;
+            let m = self.block_length.min(len - begin);
             // The steps are spread over the blocks; a block takes one at least, and none that would reveal nothing.
             let share = (b + 1) * self.steps / blocks - b * self.steps / blocks;
             let steps = if self.steps == 0 { m } else { share.max(1).min(m) };
-            let end = b * self.block_length + block.len();
-            self.plan.extend((0..steps).map(|i| (end, m / steps + usize::from(i < m % steps))));
+            self.plan.extend((0..steps).map(|i| (begin + m, m / steps + usize::from(i < m % steps))));
         }
     }
 
@@ -309,7 +316,7 @@ pub(super) mod tests {
         let entropy: Vec<f32> =
             probability.iter().map(|&p| -(p * ln(p) + (1.0 - p) * ln(1.0 - p)) as f32).collect();
         let (lse, mut canvas, mut out) = (vec![0.0; n], vec![0; n], Vec::new());
-        sampler.begin(&vec![true; n]);
+        sampler.begin(n);
         for step in 0..100 {
             let open: Vec<bool> = canvas.iter().map(|&id| id == 0).collect();
             let d = sampler.step(StepView {
@@ -367,7 +374,7 @@ pub(super) mod tests {
         assert_eq!(got, [vec![0], vec![1, 2]], "61 steps have a share of less than one position");
         let spec = super::super::sampler("origin").unwrap();
         let mut s = (spec.create)(&params(spec, &[("steps", 64.0)]), &super::super::PROFILES[0]);
-        s.begin(&[true; 3]);
+        s.begin(3);
         assert_eq!(s.max_steps(), 64, "chance is given each of its steps");
     }
 
@@ -398,7 +405,7 @@ pub(super) mod tests {
     fn ends_can_wait() {
         let spec = super::super::sampler("low-confidence").unwrap();
         let mut s = (spec.create)(&params(spec, &[("end_last", 1.0)]), &super::super::PROFILES[0]);
-        s.begin(&[true, true]);
+        s.begin(2);
         let view = StepView {
             canvas: &[0, 0],
             open: &[true, true],

@@ -42,6 +42,23 @@ pub enum Range {
     },
 }
 
+impl Range {
+    /// Whether a parameter may be `x`.
+    ///
+    /// ```
+    /// use redraft::sampler::Range;
+    ///
+    /// let steps = Range::Int { min: 1, max: 48 };
+    /// assert!(steps.contains(48.0) && !steps.contains(1.5) && !steps.contains(f64::NAN));
+    /// ```
+    pub fn contains(self, x: f64) -> bool {
+        match self {
+            Range::Int { min, max } => x.fract() == 0.0 && (f64::from(min)..=f64::from(max)).contains(&x),
+            Range::Float { min, max } => (min..=max).contains(&x),
+        }
+    }
+}
+
 impl std::fmt::Display for Range {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -205,8 +222,8 @@ pub trait Sampler: Send {
     /// What it wants of a step.
     fn ask(&self, step: usize) -> Ask;
 
-    /// A new canvas begins, in which these positions are to be decided.
-    fn begin(&mut self, open: &[bool]);
+    /// A new canvas begins, all of whose `len` positions are to be decided.
+    fn begin(&mut self, len: usize);
 
     /// Decides on a step. All slices have the length of the canvas.
     fn step(&mut self, view: StepView<'_>) -> Decision;
@@ -289,11 +306,7 @@ impl SamplerSpec {
 impl ParamSpec {
     /// `what` is the parameter or the metadata key that says `x`.
     fn checked(&self, what: &str, x: f64) -> Result<f64, Error> {
-        let ok = match self.range {
-            Range::Int { min, max } => x.fract() == 0.0 && (f64::from(min)..=f64::from(max)).contains(&x),
-            Range::Float { min, max } => (min..=max).contains(&x),
-        };
-        if ok {
+        if self.range.contains(x) {
             return Ok(x);
         }
         Err(Error::Request { what: what.into(), expected: self.range.to_string(), found: x.to_string() })

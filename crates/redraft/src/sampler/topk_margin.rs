@@ -11,15 +11,7 @@ pub(crate) static SPEC: SamplerSpec = SamplerSpec {
     about: "reveal first where the most likely token is furthest ahead of the second",
     masks: true,
     reserved: 0,
-    params: &[
-        masks::STEPS,
-        masks::TEMPERATURE,
-        masks::TOP_K,
-        masks::TOP_P,
-        masks::CFG_SCALE,
-        masks::EPS,
-        masks::ALG_TEMP,
-    ],
+    params: masks::TIMESTEPS,
     create: |params, _| Box::new(Timesteps::new(params, Some(margin), true)),
 };
 

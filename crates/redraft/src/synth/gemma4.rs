@@ -2,7 +2,7 @@
 
 use redraft_gguf::{Array, Metadata, Value};
 
-use super::{Fill, Plan, Role, TensorPlan, vocab};
+use super::{Fill, Plan, Role, TensorPlan, general, vocab};
 use crate::arch::Preset;
 
 /// The presets of DiffusionGemma.
@@ -175,19 +175,8 @@ fn plan(s: &Sizes) -> Plan {
 }
 
 fn metadata(s: &Sizes) -> Metadata {
-    let mut m = Metadata::new();
     let arch = if s.canvas_len.is_some() { "diffusion-gemma" } else { "gemma4" };
-    m.set("general.architecture", arch);
-    m.set("general.type", "model");
-    m.set("general.name", format!("{} (random weights)", s.name));
-    m.set(
-        "general.description",
-        format!(
-            "Random numbers in the shapes of {}, to measure speed and memory. It writes no text.",
-            s.name
-        ),
-    );
-    m.set("general.size_label", s.size_label);
+    let mut m = general(arch, s.name, s.size_label);
     let mut set = |key: &str, value: Value| m.set(format!("{arch}.{key}"), value);
     let size = |n: u64| Value::U32(n as u32);
     let per_layer =

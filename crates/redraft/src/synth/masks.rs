@@ -3,7 +3,7 @@
 use redraft_gguf::{Metadata, Value};
 
 use super::vocab::{self, ByteLevel};
-use super::{Fill, Plan, Role, TensorPlan};
+use super::{Fill, Plan, Role, TensorPlan, general};
 use crate::arch::Preset;
 
 pub(crate) const DREAM: &[Preset] =
@@ -129,18 +129,7 @@ pub(super) fn plan(s: &Sizes) -> Plan {
 }
 
 fn metadata(s: &Sizes) -> Metadata {
-    let mut m = Metadata::new();
-    m.set("general.architecture", s.arch);
-    m.set("general.type", "model");
-    m.set("general.name", format!("{} (random weights)", s.name));
-    m.set(
-        "general.description",
-        format!(
-            "Random numbers in the shapes of {}, to measure speed and memory. It writes no text.",
-            s.name
-        ),
-    );
-    m.set("general.size_label", s.size_label);
+    let mut m = general(s.arch, s.name, s.size_label);
     let mut set = |key: &str, value: Value| m.set(format!("{}.{key}", s.arch), value);
     let size = |n: u64| Value::U32(n as u32);
     set("block_count", size(s.n_layers));

@@ -48,6 +48,20 @@ pub struct TensorPlan {
     pub fill: Fill,
 }
 
+/// What every made-up file says of itself.
+fn general(arch: &str, name: &str, size_label: &str) -> Metadata {
+    let mut m = Metadata::new();
+    m.set("general.architecture", arch);
+    m.set("general.type", "model");
+    m.set("general.name", format!("{name} (random weights)"));
+    m.set(
+        "general.description",
+        format!("Random numbers in the shapes of {name}, to measure speed and memory. It writes no text."),
+    );
+    m.set("general.size_label", size_label);
+    m
+}
+
 /// What a tensor is for, as far as file types make a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {

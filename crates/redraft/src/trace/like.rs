@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use redraft_compute::TapKey;
-
+use redraft_gguf::Shown;
 use serde_json::Value;
 
 use super::{GenerationRecorder, PassRecorder, TraceFile, whole};
@@ -174,6 +174,15 @@ pub(super) fn profile_of(file: &TraceFile) -> Result<&'static Profile, Error> {
     file.metadata.get("profile").map_or(Ok(&PROFILES[0]), |name| profile(name))
 }
 
+/// Whether the previous prediction was fed back; recordings that do not say are of programs that always do so.
+fn self_conditioning_of(file: &TraceFile) -> Result<bool, Error> {
+    let Some(text) = file.metadata.get("self_conditioning") else { return Ok(true) };
+    text.parse().map_err(|_| {
+        let found = Shown(text);
+        file.wrong(format!("metadata `self_conditioning`: expected true or false, found {found}"))
+    })
+}
+
 /// Draws of a recording; beyond its end the generator of seed 0 goes on, so that a run that takes more
 /// steps than the recording ends, and differs in length.
 struct Recorded {
@@ -247,13 +256,20 @@ fn trajectory(
         profile: profile_of(golden)?,
         sampler: spec,
         end_ids,
-        self_conditioning: true,
+        self_conditioning: self_conditioning_of(golden)?,
         full_logits: golden.tensors.contains_key("raw_logits_step"),
         interrupt,
         prompt,
     };
     let mut recorder = GenerationRecorder::default();
     if request.full_logits {
+        if let Noise::Mask(_) = model.shape().noise {
+            return Err(golden.wrong(format!(
+                "tensor raw_logits_step: a step of {} predicts only the positions that are still masked, so there are \
+                 no raw logits of a whole canvas",
+                model.arch().name
+            )));
+        }
         let steps = golden.ints("raw_logits_step")?;
         if steps.first().is_some_and(|&s| s < 0) || !steps.windows(2).all(|w| w[0] < w[1]) {
             return Err(golden.wrong(format!("raw_logits_step must ascend, found {steps:?}")));
@@ -266,7 +282,8 @@ fn trajectory(
         ControlFlow::Continue(())
     });
     model.close(session);
-    let mut out = recorder.finish(&request.prompt, &done?.committed);
+    let vocab_len = model.shape().vocab_len;
+    let mut out = recorder.finish_with_logits(golden, vocab_len, &request.prompt, &done?.committed)?;
     for input in ["u", "choice", "init_canvas", "renoise", "prompt_ids", "raw_logits_step"] {
         out.tensors.remove(input);
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use redraft_compute::{Op, Program, TapData, TapKey, Val};
 
 use super::{Elements, TraceFile};
+use crate::Error;
 use crate::engine::{Event, StepEvent, TapSink};
 use crate::sampler::Stop;
 
@@ -131,10 +132,9 @@ impl<F: Fn(&str, TapKey) -> bool> TapSink for PassRecorder<F> {
 #[derive(Debug, Default)]
 pub struct GenerationRecorder {
     /// Steps (over all canvases) whose raw logits are recorded.
-    pub logits_steps: Vec<usize>,
+    pub(super) logits_steps: Vec<usize>,
     steps: usize,
     canvas_len: usize,
-    vocab_len: usize,
     ints: Vec<(&'static str, Vec<i32>)>,
     masks: Vec<u8>,
     stops: Vec<i32>,
@@ -190,7 +190,6 @@ impl GenerationRecorder {
         self.open.extend(s.open.into_iter().flatten().map(|&o| u8::from(o)));
         self.confidence.extend(&s.decision.confidence);
         if let Some(x) = s.logits.filter(|_| self.logits_steps.contains(&self.steps)) {
-            self.vocab_len = x.len() / self.canvas_len.max(1);
             self.raw_logits.extend(x.iter().map(|&x| x as f32));
         }
         self.steps += 1;
@@ -225,18 +224,83 @@ impl GenerationRecorder {
         f.insert("prompt_ids", vec![prompt.len()], ids(prompt));
         let sequence = [prompt, committed].concat();
         f.insert("sequence", vec![sequence.len()], ids(&sequence));
-        if self.vocab_len > 0 {
-            let steps: Vec<i32> = self.logits_steps.iter().filter(|&&s| s < n).map(|&s| s as i32).collect();
-            f.insert("raw_logits", vec![steps.len(), c, self.vocab_len], Elements::F32(self.raw_logits));
+        f
+    }
+
+    /// As [`finish`](Self::finish), with the raw logits of the steps that were asked for.
+    ///
+    /// # Errors
+    /// [`Error::Golden`] of `golden`, which asked for them, where they are not `vocab_len` for each position.
+    pub(super) fn finish_with_logits(
+        mut self,
+        golden: &TraceFile,
+        vocab_len: usize,
+        prompt: &[u32],
+        committed: &[u32],
+    ) -> Result<TraceFile, Error> {
+        let c = self.canvas_len;
+        let raw = std::mem::take(&mut self.raw_logits);
+        let steps: Vec<i32> =
+            self.logits_steps.iter().filter(|&&s| s < self.steps).map(|&s| s as i32).collect();
+        let mut f = self.finish(prompt, committed);
+        if !steps.is_empty() {
+            golden.check_rows("raw_logits", raw.len(), steps.len() * c, vocab_len)?;
+            f.insert("raw_logits", vec![steps.len(), c, vocab_len], Elements::F32(raw));
             f.insert("raw_logits_step", vec![steps.len()], Elements::I32(steps));
         }
-        f
+        Ok(f)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::CanvasResult;
+    use crate::sampler::Decision;
+
+    /// Two positions and a vocabulary of three.
+    #[test]
+    fn raw_logits_that_do_not_fit_are_an_error() {
+        let finish = |logits: &[f64]| {
+            let mut r = GenerationRecorder { logits_steps: vec![0, 4], ..GenerationRecorder::default() };
+            let result = CanvasResult {
+                argmax: vec![7, 8],
+                sample: vec![7, 8],
+                entropy: vec![0.5; 2],
+                ..CanvasResult::default()
+            };
+            let decision = Decision {
+                accepted: vec![true; 2],
+                canvas: vec![7, 8],
+                confidence: Vec::new(),
+                mean_entropy: 0.5,
+                stop: None,
+            };
+            r.event(&Event::Step(StepEvent {
+                canvas: 0,
+                step: 0,
+                steps_max: 2,
+                n_prefix: 1,
+                temperature: 1.0,
+                canvas_in: &[5, 6],
+                uniform: &[0.5; 2],
+                renoise: &[5, 6],
+                open: None,
+                choice: &[],
+                result: &result,
+                decision: &decision,
+                logits: Some(logits),
+            }));
+            r.finish_with_logits(&TraceFile { name: "g".into(), ..TraceFile::default() }, 3, &[1], &[7, 8])
+        };
+        let f = finish(&[0.25; 6]).unwrap();
+        assert_eq!(f.tensors["raw_logits"].shape, [1, 2, 3]);
+        assert_eq!(f.tensors["raw_logits_step"].data, Elements::I32(vec![0]), "a step 4 never came");
+        for n in [0, 3, 4, 9] {
+            let e = finish(&vec![0.25; n]).unwrap_err().to_string();
+            assert!(e.contains("raw_logits: expected 2 rows of 3 elements"), "{e}");
+        }
+    }
 
     #[test]
     fn filters_take_names_patterns_and_layers() {

@@ -5,14 +5,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use redraft_compute::{TapData, TapKey, Val};
 use serde_json::Value;
 
 use super::{Elements, PassRecorder, TraceFile};
 use crate::arch::{Noise, Reading};
-use crate::engine::{
-    CanvasPass, Draws, Event, Philox, Request, Session, StepEvent, TapSink, canvas_pass, generate,
-};
+use crate::engine::{CanvasPass, Draws, Event, Philox, Request, Session, StepEvent, canvas_pass, generate};
 use crate::sampler::{PROFILES, SamplerSpec, sampler};
 use crate::{Error, Model};
 
@@ -26,6 +23,10 @@ pub(super) fn forward(
     let ids = golden.ids("ids")?;
     if ids.is_empty() {
         return Err(golden.wrong("tensor ids: expected at least one id".into()));
+    }
+    let context = model.shape().context_len;
+    if ids.len() > context {
+        return Err(Error::ContextOverflow { prompt: ids.len(), answer: 0, context });
     }
     let mut recorder = PassRecorder::new(|name: &str, _| golden.tensors.contains_key(name));
     recorder.interrupt = interrupt;
@@ -52,7 +53,8 @@ struct Settings {
     parameters: Vec<(String, f64)>,
     /// Length of a row.
     sequence_len: usize,
-    /// What `k` counts: the positions that stay masked, instead of those that are revealed.
+    /// As RND1's program has it: `k` counts the positions that stay masked, instead of those that are revealed, and the
+    /// first position of a sequence is never predicted.
     counts_masked: bool,
 }
 
@@ -70,19 +72,19 @@ fn settings(model: &Model, golden: &TraceFile, prompt_len: usize) -> Result<Sett
     };
     let mut parameters =
         vec![("steps".to_string(), need("steps")?), ("temperature".into(), 0.0), ("top_p".into(), 1.0)];
-    let (sampler, sequence_len) = match (name("alg"), name("remasking")) {
+    let (sampler, sequence_len, counts_masked) = match (name("alg"), name("remasking")) {
         (Some(alg), _) => {
             parameters.push(("eps".into(), need("eps")?));
-            (sampler(&alg)?, size("max_length")?)
+            (sampler(&alg)?, size("max_length")?, false)
         }
         (None, Some(remasking)) => {
             parameters.push(("block_length".into(), need("block_length")?));
             parameters.push(("cfg_scale".into(), opt("cfg").unwrap_or(0.0)));
-            (sampler(&remasking)?, prompt_len + size("gen_length")?)
+            (sampler(&remasking)?, prompt_len + size("gen_length")?, false)
         }
-        (None, None) => (model.sampler()?, size("seq_len")?),
+        (None, None) => (model.sampler()?, size("seq_len")?, true),
     };
-    Ok(Settings { sampler, parameters, sequence_len, counts_masked: sampler.reserved > 0 })
+    Ok(Settings { sampler, parameters, sequence_len, counts_masked })
 }
 
 /// Recorded numbers that choose positions; their rows are whole sequences.
@@ -230,35 +232,19 @@ pub(super) fn trajectory(
         }
         ControlFlow::Continue(())
     });
-    let last = done?.committed;
-    if golden.tensors.contains_key("argmax") {
-        let cfg_scale = request.params.get("cfg_scale");
-        let facts = (prompt.len(), mask, sampler.reserved > 0);
-        out.argmax = predictions(model, &session, &out.x_in, sequence_len, cfg_scale, facts)?;
-    }
+    let done = done.and_then(|done| {
+        if golden.tensors.contains_key("argmax") {
+            out.argmax =
+                predictions(model, &session, &request, &out.x_in, sequence_len, (mask, counts_masked))?;
+        }
+        Ok(done)
+    });
     model.close(session);
-    let sequence: Vec<i32> = around.whole(&last).map(|id| id as i32).collect();
+    let sequence: Vec<i32> = around.whole(&done?.committed).map(|id| id as i32).collect();
     let mut file = out.file(sequence_len);
     file.insert("final", vec![sequence.len()], Elements::I32(sequence));
     file.tensors.retain(|name, _| golden.tensors.contains_key(name) && name != "prompt_ids");
     Ok(file)
-}
-
-/// Takes the logits of a pass.
-struct LogitsSink(Vec<f64>);
-
-impl TapSink for LogitsSink {
-    fn wants(&self, key: TapKey) -> bool {
-        key.name == "logits"
-    }
-
-    fn tap(&mut self, _key: TapKey, _val: Val, data: TapData<'_>) {
-        self.0 = match data {
-            TapData::F32(x) => x.iter().map(|&x| x.into()).collect(),
-            TapData::F64(x) => x.to_vec(),
-            TapData::I32(_) => Vec::new(),
-        };
-    }
 }
 
 /// The most likely ids of all positions of each row of `x_in`, the mask token too: the engine predicts open positions
@@ -266,16 +252,17 @@ impl TapSink for LogitsSink {
 fn predictions(
     model: &mut Model,
     session: &Session,
+    request: &Request,
     x_in: &[i32],
     sequence_len: usize,
-    cfg_scale: f64,
-    (prompt_len, mask, first_stays): (usize, u32, bool),
+    (mask, first_stays): (u32, bool),
 ) -> Result<Vec<i32>, Error> {
     let (vocab_len, shifted) = (model.shape().vocab_len, model.shape().shifted);
+    let cfg_scale = request.params.get("cfg_scale");
     let mut logits = |ids: &[u32]| -> Result<Vec<f64>, Error> {
-        let mut sink = LogitsSink(Vec::new());
+        let mut sink = request.logits_sink(true);
         canvas_pass(model, session, CanvasPass::new(ids), &mut sink)?;
-        Ok(sink.0)
+        Ok(sink.logits)
     };
     let mut out = Vec::with_capacity(x_in.len());
     for row in x_in.chunks(sequence_len.max(1)) {
@@ -283,7 +270,7 @@ fn predictions(
         let mut x = logits(&ids)?;
         if cfg_scale > 0.0 {
             let mut without = ids.clone();
-            without[..prompt_len].fill(mask);
+            without[..request.prompt.len()].fill(mask);
             let without = logits(&without)?;
             x.iter_mut().zip(without).for_each(|(x, u)| *x = u + (cfg_scale + 1.0) * (*x - u));
         }
@@ -297,4 +284,58 @@ fn predictions(
         out.extend(argmax);
     }
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::atomic::Ordering;
+
+    use redraft_compute::SeqId;
+
+    use super::*;
+    use crate::LoadOptions;
+
+    /// With guidance, whose passes without the prompt stop, too.
+    #[test]
+    fn predictions_stop_when_they_are_interrupted() {
+        let oracle = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/oracle");
+        let file = oracle.join("models/llada-tiny.BF16.gguf");
+        let mut model = Model::open(&file, &LoadOptions::default()).unwrap();
+        let spec = sampler("low-confidence").unwrap();
+        let parameters = [("block_length".to_string(), 4.0), ("cfg_scale".to_string(), 1.5)];
+        let stop = Arc::new(AtomicBool::new(false));
+        let request = Request {
+            prompt: vec![20, 31],
+            max_tokens: 4,
+            context_len: model.shape().context_len,
+            sampler: spec,
+            params: model.params(spec, &parameters).unwrap(),
+            profile: &PROFILES[0],
+            end_ids: Vec::new(),
+            self_conditioning: false,
+            full_logits: false,
+            interrupt: Some(Arc::clone(&stop)),
+        };
+        let session = model.session().unwrap();
+        let mut run = || predictions(&mut model, &session, &request, &[20, 31, 57, 511], 4, (511, false));
+        assert_eq!(run().unwrap().len(), 4);
+        stop.store(true, Ordering::Relaxed);
+        assert!(matches!(run(), Err(Error::Interrupted)));
+    }
+
+    #[test]
+    fn a_trajectory_that_ends_early_frees_its_sequence() {
+        let oracle = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/oracle");
+        let golden = oracle.join("cases/llada-tiny.BF16.sampler-cfg.safetensors");
+        let golden = TraceFile::open(&golden).unwrap();
+        let file = oracle.join("models/llada-tiny.BF16.gguf");
+        let mut model = Model::open(&file, &LoadOptions::default()).unwrap();
+        let stop = Some(Arc::new(AtomicBool::new(true)));
+        assert!(matches!(trajectory(&mut model, &golden, stop), Err(Error::Interrupted)));
+        // Sequences are counted: this is the one after that of the trajectory.
+        let SeqId(next) = model.session().unwrap().seq();
+        let alive = (0..next).filter(|&id| model.backend.seq_len(SeqId(id)).is_ok()).collect::<Vec<_>>();
+        assert!(next > 0 && alive.is_empty(), "{alive:?}");
+    }
 }

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use redraft::compute::{Numerics, TapData, TapKey, Val};
 use redraft::engine::TapSink;
-use redraft::gguf::{DType, Gguf, GgufWriter, codec};
+use redraft::gguf::{DType, Gguf, GgufWriter, Metadata, codec};
 use redraft::trace::{Limits, Preset, TraceFile, compare, like};
-use redraft::{LoadOptions, Model};
+use redraft::{Error, LoadOptions, Model};
 
 pub(crate) fn testdata() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata")
@@ -45,6 +45,23 @@ pub(crate) fn exact() -> LoadOptions {
 
 pub(crate) fn open(file: &str, options: &LoadOptions) -> Model {
     Model::open(&oracle_model(file), options).unwrap_or_else(|e| panic!("{file}: {e}"))
+}
+
+/// The file with other metadata, on one thread.
+pub(crate) fn with_metadata(file: &str, change: impl FnOnce(&mut Metadata)) -> Result<Model, Error> {
+    let g = Gguf::open(&oracle_model(file), &Default::default()).unwrap();
+    let mut meta = g.metadata().clone();
+    change(&mut meta);
+    let mut w = GgufWriter::with_metadata(meta);
+    for t in g.tensors() {
+        w.add_tensor(&t.name, &t.dims, t.dtype).unwrap();
+    }
+    let mut out = w.begin(Vec::new()).unwrap();
+    for t in g.tensors() {
+        out.write_tensor(&t.name, &g.tensor_bytes(t)).unwrap();
+    }
+    let options = LoadOptions { threads: Some(1), ..LoadOptions::default() };
+    Model::from_gguf(Gguf::from_bytes(out.finish().unwrap().into()).unwrap(), &options)
 }
 
 /// The file with every F32, F16 or BF16 matrix in another float type; vectors and the router stay F32.

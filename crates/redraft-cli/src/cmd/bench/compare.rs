@@ -63,8 +63,6 @@ pub(super) fn main(args: &StepArgs, out: Out) -> anyhow::Result<Exit> {
                 let (sample, report, rows) = run_ours(args, &stop)?;
                 ours.push(sample);
                 last = (report, rows);
-            } else if last.1 == 0 {
-                bail!("the first round begins with this program");
             } else {
                 theirs.push(run_theirs(command, &pattern, last.1, &stop)?);
             }
@@ -124,7 +122,8 @@ fn run_ours(args: &StepArgs, stop: &AtomicBool) -> anyhow::Result<(Sample, Value
     let report: Value = serde_json::from_str(&text).context("redraft bench --json")?;
     let step = &report["steps"][0];
     let wall_s = step["wall_s"]["median"].as_f64().context("redraft bench --json has no time")?;
-    let rows = step["rows"].as_u64().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+    let rows = step["rows"].as_u64().and_then(|n| usize::try_from(n).ok());
+    let rows = rows.context("redraft bench --json has no rows")?;
     let sample = Sample { wall_s, cpu_s: step["cpu_s"]["median"].as_f64() };
     Ok((sample, report, rows))
 }
@@ -143,6 +142,9 @@ fn own_args(args: &StepArgs) -> Vec<String> {
     if let Some(n) = args.model.numerics {
         option("numerics", n.name().into());
     }
+    if let Some(t) = args.model.kv_type {
+        option("kv-type", t.name().into());
+    }
     if let Some(n) = args.rows.first() {
         option("rows", n.to_string());
     }
@@ -153,7 +155,9 @@ fn own_args(args: &StepArgs) -> Vec<String> {
         option("outputs", o.name().into());
     }
     option("repeats", args.repeats.to_string());
-    option("temperature", args.temperature.to_string());
+    if let Some(t) = args.temperature {
+        option("temperature", t.to_string());
+    }
     own.extend(args.self_conditioning.then(|| "--self-conditioning".into()));
     own.extend(args.model.no_mmap.then(|| "--no-mmap".into()));
     own
@@ -271,8 +275,8 @@ mod tests {
 
     #[test]
     fn this_program_is_asked_for_the_same_step() {
-        let line = "redraft bench -m a.gguf -t 2 --numerics fast --rows 64 --prompt 7 -r 3 --outputs logits \
-            --self-conditioning --temperature 0.5 --no-mmap --backend cpu --compare x";
+        let line = "redraft bench -m a.gguf -t 2 --numerics fast --kv-type i8 --rows 64 --prompt 7 -r 3 \
+            --outputs draws --self-conditioning --temperature 0.5 --no-mmap --backend cpu --compare x";
         let parse = |args: Vec<String>| match Cli::try_parse_from(args).unwrap().command {
             Some(Command::Bench(a)) => a.into_step(),
             other => panic!("{other:?}"),

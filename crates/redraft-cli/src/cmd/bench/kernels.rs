@@ -31,7 +31,7 @@ pub(super) struct Args {
     levels: Vec<CpuLevel>,
 
     /// Number of tokens.
-    #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = crate::args::model::at_least_one,
+    #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = tokens,
         default_values_t = KERNEL_TOKENS)]
     tokens: Vec<usize>,
 }
@@ -40,6 +40,16 @@ fn dtype(text: &str) -> Result<DType, String> {
     let found = KERNEL_TYPES.iter().copied().find(|t| t.name().eq_ignore_ascii_case(text));
     let names: Vec<_> = KERNEL_TYPES.iter().map(|t| t.name()).collect();
     found.ok_or_else(|| format!("expected one of {}", names.join(", ").to_lowercase()))
+}
+
+/// More than any canvas or part of a prompt has; the activations still fit into memory.
+const MAX_TOKENS: usize = 65536;
+
+fn tokens(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n @ 1..=MAX_TOKENS) => Ok(n),
+        _ => Err(format!("expected a whole number in 1..={MAX_TOKENS}")),
+    }
 }
 
 fn level(text: &str) -> Result<CpuLevel, String> {
@@ -89,7 +99,7 @@ pub(super) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
                         return Err(redraft::Error::Interrupted.into());
                     }
                     let [rows, cols] = SHAPE;
-                    let k = Kernel { dtype, numerics, tokens, rows, cols, level, threads: 1 };
+                    let k = Kernel { dtype, numerics, tokens, rows, cols, level };
                     let gmac_s = kernel(&k)?;
                     kernels.push(Line {
                         dtype: dtype.name().into_owned(),

@@ -48,9 +48,9 @@ pub(super) struct StepArgs {
     #[arg(long)]
     pub(super) self_conditioning: bool,
 
-    /// Temperature of the draws; a low one concentrates what the next step is told.
-    #[arg(long, value_name = "T", default_value_t = 0.8, value_parser = temperature)]
-    pub(super) temperature: f64,
+    /// Temperature of the draws; a low one concentrates what the next step is told [default: 0.8].
+    #[arg(long, value_name = "T", value_parser = temperature)]
+    pub(super) temperature: Option<f64>,
 
     /// Show where the time goes.
     #[arg(long)]
@@ -105,6 +105,7 @@ struct Report {
     level: String,
     threads: usize,
     numerics: &'static str,
+    kv_type: &'static str,
     load_s: f64,
     /// From the start of loading to the end of the first step, for the first configuration.
     first_step_s: f64,
@@ -187,6 +188,7 @@ pub(super) fn main(args: &StepArgs, out: Out) -> anyhow::Result<Exit> {
         level: c.level,
         threads: c.threads,
         numerics: model.numerics().name(),
+        kv_type: model.kv_type().name(),
         load_s: load_s.unwrap_or_default(),
         first_step_s: first_step_s.unwrap_or_default(),
         peak: level.map(|&l| peak(l, c.threads).into()),
@@ -237,13 +239,16 @@ impl Run {
         let wall_s = Spread::of(self.times.iter().map(|t| t.wall_s).collect())?;
         let cpu_s = self.times.iter().map(|t| t.cpu_s).collect::<Option<Vec<f64>>>().and_then(Spread::of);
         let parts: Vec<Parts> = self.times.into_iter().filter_map(|t| t.parts).collect();
-        let draws = o.outputs == Outputs::Draws;
         Some(Step {
             rows: o.rows,
             prompt: o.prompt,
-            outputs: if draws { OutputsName::Draws } else { OutputsName::Logits }.name(),
+            outputs: match o.outputs {
+                Outputs::Logits => OutputsName::Logits,
+                Outputs::Draws => OutputsName::Draws,
+            }
+            .name(),
             self_conditioning: o.self_conditioning,
-            temperature: draws.then_some(o.temperature),
+            temperature: o.temperature,
             prompt_s: self.bench.prompt_s,
             in_step_tok_s: o.rows as f64 / wall_s.median,
             wall_s,
@@ -277,7 +282,7 @@ fn part_reports(parts: &Parts, peak: Option<&Figures>) -> Vec<PartReport> {
 impl Report {
     fn text(&self) -> String {
         let mut text = format!(
-            "{} ({}, {}), {}\n{} ({}, {} threads), {}\nloaded in {:.3} s, first step done after {:.3} s{}\n",
+            "{} ({}, {}), {}\n{} ({}, {} threads), {}, KV type {}\nloaded in {:.3} s, first step done after {:.3} s{}\n",
             self.model.name,
             self.model.architecture,
             self.model.file_type,
@@ -286,6 +291,7 @@ impl Report {
             self.level,
             self.threads,
             self.numerics,
+            self.kv_type,
             self.load_s,
             self.first_step_s,
             self.peak_rss_bytes.map_or(String::new(), |b| format!(", peak RSS {}", human_bytes(b))),

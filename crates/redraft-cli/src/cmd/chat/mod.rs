@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::bail;
 use redraft::arch::Reading;
 use redraft::compute::Precision;
-use redraft::engine::{DEFAULT_MAX_TOKENS, Session, turns_to_drop};
+use redraft::engine::{Session, default_max_tokens, turns_to_drop};
 use redraft::gguf::Shown;
 use redraft::{Error, Model};
 use serde::Serialize;
@@ -385,16 +385,18 @@ impl Chat {
     /// wanted.
     fn prompt(&mut self, question: &str) -> anyhow::Result<Vec<u32>> {
         let (shape, context) = (self.model.shape(), self.generate.context_len(&self.model));
+        let (sampler, _) = self.generate.sampler.resolve(&self.model)?;
         // Where an answer is one canvas, it may be as short as the context makes it.
         let canvas = if shape.reading == Reading::Whole { 1 } else { shape.canvas_len };
         let slide = self.generate.ctx_overflow == CtxOverflow::Slide;
-        // Room for the answer in whole canvases: what is asked for; else at least one, and where old turns may go,
-        // what an answer has by default but not more than half of the context.
-        let answer = match self.generate.max_tokens {
-            Some(n) => n.div_ceil(canvas).saturating_mul(canvas),
-            None if slide => (DEFAULT_MAX_TOKENS.min(context / 2) / canvas).max(1) * canvas,
-            None => canvas,
+        // Room for the answer in whole canvases, with what the sampler keeps for itself: what is asked for; else at
+        // least one, and where old turns may go, what an answer has by default but not more than half of the context.
+        let tokens = match self.generate.max_tokens {
+            Some(n) => n,
+            None if slide => default_max_tokens(shape, sampler, context / 2, 0),
+            None => 1,
         };
+        let answer = tokens.div_ceil(canvas).saturating_mul(canvas).saturating_add(sampler.reserved);
         let (model, prompter, conversation) = (&self.model, &self.prompter, &self.conversation);
         let ids = |left_out| prompter.ids(&conversation.messages(left_out, question), model);
         let mut longest = 0;

@@ -32,7 +32,7 @@ pub(super) fn add(list: &mut Vec<Case>) {
             let act = if i % 2 == 0 { Activation::Silu } else { Activation::GeluTanh };
             let name = format!("F32 {s:?} fused {fused} {act:?}");
             push(list, "MoeExperts", Exact, name, move || {
-                experts([DType::F32; 3], s, fused, act, None, Exact)
+                experts([DType::F32; 3], s, fused, act, None, Spread::Unit, Exact)
             });
         }
     }
@@ -59,32 +59,34 @@ pub(super) fn add(list: &mut Vec<Case>) {
         let s = shape(21, 6, 3, n, ff);
         let name = format!("{}, down {}, {s:?}", gate.name(), down.name());
         push(list, "MoeExperts", Exact, name, move || {
-            experts([gate, gate, down], s, true, Activation::GeluTanh, None, Exact)
+            experts([gate, gate, down], s, true, Activation::GeluTanh, None, Spread::Unit, Exact)
         });
     }
     for id in [-1, 3] {
         push(list, "MoeExperts", Exact, format!("expert {id} of 3"), move || {
-            experts([DType::F32; 3], shape(4, 3, 2, 5, 6), true, Activation::Silu, Some(id), Exact)
+            let s = shape(4, 3, 2, 5, 6);
+            experts([DType::F32; 3], s, true, Activation::Silu, Some(id), Spread::Unit, Exact)
         });
     }
     push(list, "layer", Exact, "two passes through one layer of a model".into(), layer);
 }
 
-/// The types of a fused stack are those of its gate.
+/// The types of a fused stack are those of its gate. The spread is that of the gate and of the activations.
 pub(super) fn experts(
     [gate, up, down]: [DType; 3],
     s: Shape,
     fused: bool,
     act: Activation,
     bad_id: Option<i32>,
+    spread: Spread,
     numerics: Numerics,
 ) -> Result<Setup, ComputeError> {
     let mut w = Weights::new(31);
     let gate_up = if fused {
-        GateUp::Fused(w.add(gate, [s.experts, 2 * s.ff, s.n], Spread::Unit)?)
+        GateUp::Fused(w.add(gate, [s.experts, 2 * s.ff, s.n], spread)?)
     } else {
         let shape = [s.experts, s.ff, s.n];
-        GateUp::Split { gate: w.add(gate, shape, Spread::Unit)?, up: w.add(up, shape, Spread::Unit)? }
+        GateUp::Split { gate: w.add(gate, shape, spread)?, up: w.add(up, shape, Spread::Unit)? }
     };
     let down = w.add(down, [s.experts, s.n, s.ff], Spread::Unit)?;
     let (table, mut noise) = w.finish();
@@ -101,7 +103,7 @@ pub(super) fn experts(
         ids[s.top_k + 1] = bad;
     }
     let inputs = vec![
-        Data::Real(noise.reals(s.tokens * s.n, Spread::Unit)),
+        Data::Real(noise.reals(s.tokens * s.n, spread)),
         Data::Int(ids),
         Data::Real(noise.reals(s.tokens * s.top_k, Spread::Unit)),
     ];

@@ -72,7 +72,7 @@ pub(super) fn add(list: &mut Vec<Case>) {
             for fused in [true, false] {
                 let name = format!("{}, down {}, {s:?} fused {fused}", gate.name(), down.name());
                 push(list, "MoeExperts", Fast, name, move || {
-                    experts([gate, gate, down], s, fused, Activation::GeluTanh, None, Fast)
+                    experts([gate, gate, down], s, fused, Activation::GeluTanh, None, Spread::Unit, Fast)
                 });
             }
         }
@@ -81,7 +81,27 @@ pub(super) fn add(list: &mut Vec<Case>) {
         let s = Shape { tokens: 13, experts: 5, top_k: 2, n: 256, ff: 64 };
         let name = format!("gate {}, up {}", gate.name(), up.name());
         push(list, "MoeExperts", Fast, name, move || {
-            experts([gate, up, DType::Q5_0], s, false, Activation::Silu, None, Fast)
+            experts([gate, up, DType::Q5_0], s, false, Activation::Silu, None, Spread::Unit, Fast)
         });
+    }
+    // The hidden layer has infinities and NaN, which no rounding may hide.
+    for (gate, down, ff) in [
+        (DType::F32, DType::F16, 30),
+        (DType::BF16, DType::BF16, 31),
+        (DType::F32, DType::BF16, 16),
+        (DType::BF16, DType::F16, 33),
+        (DType::F32, DType::Q8_0, 64),
+        (DType::F32, DType::Q5_0, 96),
+        (DType::BF16, DType::Q4_K, 256),
+        (DType::F32, DType::Q6_K, 256),
+        (DType::F32, DType::NVFP4, 64),
+    ] {
+        let s = Shape { tokens: 13, experts: 3, top_k: 2, n: 33, ff };
+        for (fused, act) in [(true, Activation::Silu), (false, Activation::GeluTanh)] {
+            let name = format!("gate {} that overflows, down {}, fused {fused}", gate.name(), down.name());
+            push(list, "MoeExperts", Fast, name, move || {
+                experts([gate, gate, down], s, fused, act, None, Spread::Huge, Fast)
+            });
+        }
     }
 }

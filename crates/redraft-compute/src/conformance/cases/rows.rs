@@ -46,6 +46,10 @@ pub(super) fn add(list: &mut Vec<Case>) {
             push(list, "PickStats", Exact, name, move || pick_stats(vocab, spread));
         }
     }
+    for (argmax, sample) in [(-1, 0), (5, 0), (0, -1), (0, 5)] {
+        let name = format!("picks {argmax} and {sample} of 5");
+        push(list, "PickStats", Exact, name, move || picks(argmax, sample));
+    }
     for rows in [vec![], vec![4], vec![2, 2, 0], vec![0, 1, 2, 3, 4]] {
         push(list, "TakeRows", Exact, format!("{rows:?} of 5"), move || {
             let rows = rows.clone();
@@ -180,6 +184,19 @@ fn pick_stats(vocab: usize, spread: Spread) -> Result<Setup, ComputeError> {
     b.output(y);
     let x = noise.reals(u.len() * vocab, spread);
     Ok(single(b, table, vec![Data::Real(x), Data::Real(u.to_vec())]))
+}
+
+/// Given picks of the second of three rows of five.
+fn picks(argmax: i32, sample: i32) -> Result<Setup, ComputeError> {
+    let (table, mut noise) = Weights::new(21).finish();
+    let mut b = ProgramBuilder::new(&table, 0, 3);
+    let x = b.input("logits", 5, Kind::Real)?;
+    let [first, second] = ["argmax", "sample"].map(|name| b.input(name, 1, Kind::Int));
+    let y = b.pick_stats(x, first?, second?)?;
+    b.output(y);
+    let ids = [argmax, sample].map(|id| Data::Int(vec![4, id, 2]));
+    let [first, second] = ids;
+    Ok(single(b, table, vec![Data::Real(noise.reals(15, Spread::Unit)), first, second]))
 }
 
 fn route(experts: usize, top_k: usize, renormalize: bool, scale: bool) -> Result<Setup, ComputeError> {

@@ -1,7 +1,7 @@
 //! NEON: the 16 lanes are four 128-bit registers.
 //!
-//! Multiplications and additions stay separate instructions, except in [`Isa::add_exact`]. Every AArch64 target of Rust has NEON; a
-//! [`Neon`] or a vector in hand stands for it as in the files of the other instruction sets.
+//! Multiplications and additions stay separate instructions, except in [`Isa::add_exact`]. Every AArch64 target of Rust
+//! has NEON; a [`Neon`] or a vector in hand stands for it as in the files of the other instruction sets.
 
 use std::arch::aarch64::*;
 

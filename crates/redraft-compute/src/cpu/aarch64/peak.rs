@@ -5,7 +5,7 @@ use std::arch::asm;
 use std::hint::black_box;
 
 use crate::cpu::CpuLevel;
-use crate::cpu::peak::Loops;
+use crate::cpu::peak::{Loops, compiled, dependent_adds};
 
 /// The loops of a level; none for those that are no AArch64 vector level.
 pub(in crate::cpu) fn loops(level: CpuLevel) -> Option<Loops> {
@@ -16,32 +16,7 @@ pub(in crate::cpu) fn loops(level: CpuLevel) -> Option<Loops> {
     })
 }
 
-/// Additions of registers, each of which needs the one before.
-pub(in crate::cpu) fn dependent_adds(rounds: u64) -> u64 {
-    let mut x = 0u64;
-    for _ in 0..rounds {
-        // SAFETY: adds two registers, of which one is given back; touches no memory and no stack.
-        unsafe {
-            asm!(".rept 64", "add {x}, {x}, {y}", ".endr", x = inout(reg) x, y = in(reg) 3u64, options(nomem, nostack));
-        }
-    }
-    black_box(x);
-    rounds * 64
-}
-
-/// A safe function around one that is compiled for a feature.
-macro_rules! compiled {
-    ($(#[$doc:meta])* $name:ident, $feature:literal, $macs:expr, |$rounds:ident| $body:block) => {
-        $(#[$doc])*
-        fn $name(rounds: u64) -> u64 {
-            #[target_feature(enable = $feature)]
-            fn compiled($rounds: u64) $body
-            // SAFETY: reached through `loops` only, whose caller has found the level and so its features.
-            unsafe { compiled(rounds) };
-            rounds * $macs
-        }
-    };
-}
+dependent_adds!("add {x}, {x}, {y}");
 
 compiled! {
     /// 16 sums of 4 lanes.

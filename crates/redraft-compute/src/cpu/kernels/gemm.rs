@@ -1,8 +1,9 @@
-//! The inner loop of every product of matrices: MatMul, the experts, q·k, P·V and the soft embedding.
+//! The inner loop of products in f32: with weights that are not quantized or in `exact`, q·k and P·V.
 //!
 //! 1. Sums of `M` tokens x 16 columns are loaded into registers.
 //! 2. For each `k`, ascending: one row of the panel (16 weights), and for each token one activation in all
-//!    lanes; `sum = sum + w * x`, the product rounded before the addition.
+//!    lanes; `sum = sum + w * x`, the product rounded before the addition. Where all products are exact that rounding
+//!    changes nothing, and the two may be one instruction.
 //! 3. The sums are stored.
 //!
 //! Each sum is sequential in `k`, whatever `M` is and wherever the caller cuts `k` into chunks, because a sum

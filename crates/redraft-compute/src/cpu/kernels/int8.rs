@@ -39,6 +39,7 @@ pub(crate) fn quantize<S: Isa>(
     };
     let (words, rest) = record.split_at_mut(x.len() / 4 * width * tokens);
     let (scales, sums) = rest.split_at_mut(x.len() / units.len * tokens);
+    let n_sums = units.sums();
     for (u, x) in x.chunks_exact(units.len).enumerate() {
         let (vectors, rest) = x.as_chunks::<LANES>();
         assert!(rest.is_empty(), "units are multiples of 16");
@@ -51,6 +52,18 @@ pub(crate) fn quantize<S: Isa>(
         }
         let (scale, inverse) = math::int8_scale(largest_bits(s, peak));
         scales[u * tokens + token] = scale.to_bits() as i32;
+        // All codes are 0, those of numbers that are not finite, too.
+        if inverse == 0.0 {
+            let first = u * units.len / 4;
+            for q in first..first + units.len / 4 {
+                let at = (q * tokens + token) * width;
+                words[at..at + width].fill(0);
+            }
+            for sum in u * n_sums..(u + 1) * n_sums {
+                sums[sum * tokens + token] = 0;
+            }
+            continue;
+        }
         let inverse = s.splat(inverse);
         let per_sub = units.sub_len / LANES;
         for (sub, vectors) in vectors.chunks_exact(per_sub).enumerate() {
@@ -72,7 +85,7 @@ pub(crate) fn quantize<S: Isa>(
                 let pair = &mut sums[(u * units.pairs() + sub / 2) * tokens + token];
                 *pair = if sub % 2 == 0 { sum & 0xFFFF } else { *pair | sum << 16 };
             } else {
-                sums[(u * units.subs + sub) * tokens + token] = sum.wrapping_mul(-bias);
+                sums[(u * units.subs + sub) * tokens + token] = -bias * sum;
             }
         }
     }
@@ -86,12 +99,12 @@ fn largest_bits<S: Isa>(s: S, v: S::V) -> f32 {
     f32::from_bits(x.iter().fold(0, |peak, x| peak.max(x.to_bits())))
 }
 
-/// The sum of the lanes. It wraps: codes of numbers that are not finite are arbitrary, and their product is an error.
+/// The sum of the lanes.
 #[inline(always)]
 fn sum_int<S: Isa>(s: S, v: Int<S>) -> i32 {
     let mut x = [0.0; LANES];
     s.store(S::V::from_bits(v), &mut x);
-    x.iter().fold(0, |sum, x| sum.wrapping_add(x.to_bits() as i32))
+    x.iter().map(|x| x.to_bits() as i32).sum()
 }
 
 /// Adds the products; the number of tokens is the length of the sums, at most `Isa::INT_TOKENS`.

@@ -22,20 +22,6 @@ pub(crate) fn unpack<S: Isa>(s: S, codec: &dyn BlockCodec, rows: RowBytes<'_>, p
     }
 }
 
-/// Asks for the blocks of sixteen rows before they are unpacked.
-#[inline(always)]
-pub(crate) fn prefetch<S: Isa>(s: S, rows: RowBytes<'_>) {
-    for j in 0..LANES {
-        s.prefetch(rows.row(j));
-    }
-}
-
-/// Asks for bytes long before they are unpacked.
-#[inline(always)]
-pub(crate) fn prefetch_far<S: Isa>(s: S, bytes: &[u8]) {
-    s.prefetch_far(bytes);
-}
-
 /// Unpacks blocks of a common format.
 struct Common<'a, S> {
     s: S,

@@ -1,4 +1,4 @@
-//! From rows of weights (or keys) to a panel `[k][16]`: column `j` of the panel is row `j`.
+//! From rows of weights, queries or keys to a panel `[k][16]`: column `j` of the panel is row `j`.
 //!
 //! 1. Sixteen rows, sixteen elements each, are loaded or made from the block's integers.
 //! 2. Small numbers are flushed (`docs/numerics.md`, section 2), so that no product in the kernel can be subnormal.

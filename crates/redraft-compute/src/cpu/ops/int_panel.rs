@@ -9,6 +9,7 @@ use super::packed::resize;
 use super::panel::{DEPTH, Matrix};
 use crate::ComputeError;
 use crate::cpu::pool::{Grid, Pool};
+use crate::cpu::prefetch;
 use crate::cpu::table::Table;
 use crate::cpu::vector::{Bits16, LANES, Row16};
 use crate::numerics::Units;
@@ -17,7 +18,8 @@ use crate::numerics::Units;
 #[derive(Clone)]
 pub(crate) struct PanelRow {
     pub(crate) codes: [i8; DEPTH],
-    /// The last block, without its codes. A block with sub-blocks in its units fills the panel.
+    /// The block unpacked last; its codes are copied to `codes`. A block with sub-blocks in its units fills the panel, so
+    /// its scales are all there are.
     pub(crate) block: Unpacked,
     /// Pairs of 16 bits, unit after unit.
     pub(crate) mins: [i32; LANES],
@@ -53,8 +55,8 @@ pub(crate) struct IntGroup<'a> {
     pub(crate) words: &'a [i32],
     /// `[unit][M]`: bits of the scales.
     pub(crate) scales: &'a [i32],
-    /// Of types with minima `[pair of sub-blocks][M]`: sums of the codes, 16 bits each. Of others `[sub-block][M]`: with
-    /// what a sum of products begins, to take out the bias of the weights.
+    /// Of types with minima `[pair of sub-blocks][M]`: sums of the codes, 16 bits each. Of others `[sub-block][M]`:
+    /// with what a sum of products begins, to take out the bias of the weights.
     pub(crate) sums: &'a [i32],
 }
 
@@ -82,8 +84,9 @@ impl Default for PanelRow {
 }
 
 impl Matrix<'_> {
-    /// Makes the integer panel of `at` = `[expert, row, n_rows]`, up to 16 rows from `row` on, and `depth` = `[k, len]`,
-    /// `len` elements from `k` on; `k` is a multiple of [`DEPTH`] and `len` at most that. Columns of the panel without a row are not meaningful.
+    /// Makes the integer panel of `at` = `[expert, row, n_rows]`, up to 16 rows from `row` on, and `depth` =
+    /// `[k, len]`, `len` elements from `k` on; `k` is a multiple of [`DEPTH`] and `len` at most that. Columns of the
+    /// panel without a row are not meaningful.
     pub(crate) fn int_panel(
         &self,
         table: &Table,
@@ -105,9 +108,10 @@ impl Matrix<'_> {
 
     /// Asks for the bytes of a panel, so that the memory works while another one is used: weights are read once a
     /// pass, from main memory, and sixteen rows are more streams than a machine foresees.
-    pub(crate) fn prefetch(&self, table: &Table, [expert, row, n_rows]: [usize; 3], [k, len]: [usize; 2]) {
+    pub(crate) fn prefetch(&self, [expert, row, n_rows]: [usize; 3], [k, len]: [usize; 2]) {
         if n_rows == LANES {
-            (table.prefetch)(self.row_run(expert, row, k, len));
+            let rows = self.row_run(expert, row, k, len);
+            (0..LANES).for_each(|j| prefetch::near(rows.row(j)));
         }
     }
 }
@@ -182,72 +186,5 @@ impl IntPacked {
         let (words, rest) = record.split_at(len / 4 * self.quad_words * size);
         let (scales, sums) = rest.split_at(n * size);
         IntGroup { words, scales, sums: &sums[..n * self.units.sums() * size] }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Instant;
-
-    use redraft_gguf::{BlockCodec, Bytes, DType};
-
-    use super::*;
-    use crate::Weight;
-    use crate::cpu::{CpuLevel, table::table};
-
-    fn best(n: usize, mut f: impl FnMut()) -> f64 {
-        let mut best = f64::INFINITY;
-        for _ in 0..400 {
-            let start = Instant::now();
-            (0..n).for_each(|_| f());
-            best = best.min(start.elapsed().as_secs_f64() / n as f64);
-        }
-        best
-    }
-
-    /// Nanoseconds that a panel takes to make, and 10^9 products per second of the kernel on two panels, everything in
-    /// the first-level cache.
-    #[test]
-    #[ignore = "a measurement"]
-    fn kernel_speed() {
-        for level in CpuLevel::available() {
-            let table = table(level).unwrap();
-            for dtype in
-                [DType::Q4_K, DType::Q6_K, DType::Q8_0, DType::Q5_0, DType::IQ4_NL, DType::Q5_1, DType::Q8_K]
-            {
-                let codec: &dyn BlockCodec = redraft_gguf::codec(dtype).unwrap();
-                let row: Vec<u8> =
-                    (0..DEPTH / codec.block_len() * codec.block_bytes()).map(|i| i as u8).collect();
-                let w = Weight {
-                    name: "w".into(),
-                    dtype,
-                    experts: 1,
-                    rows: 16,
-                    cols: DEPTH,
-                    bytes: Bytes::from(row.repeat(16)),
-                };
-                let matrix = Matrix::new(&w).unwrap();
-                let crate::numerics::Form::Int8(units) = matrix.form(crate::Numerics::Fast) else { panic!() };
-                let mut panels = [IntPanel::default(), IntPanel::default()];
-                let unpack = best(100, || {
-                    matrix.int_panel(table, units, [0, 0, 16], [0, DEPTH], &mut panels[0]);
-                });
-                matrix.int_panel(table, units, [0, 0, 16], [0, DEPTH], &mut panels[1]);
-                print!("{:>10} {:6} {:6.1} ns;", level.name(), dtype.name(), unpack * 1e9);
-                let x: Vec<f32> = (0..DEPTH).map(|i| i as f32).collect();
-                for m in 1..=table.int_tokens {
-                    let mut packed = IntPacked::default();
-                    packed.fill(&Pool::new(1), table, units, &[0, m], DEPTH, |_| &x).unwrap();
-                    let mut sums = [[[0.0; LANES]; 8]; 2];
-                    let seconds = best(100, || {
-                        let [a, b] = &mut sums;
-                        let x = packed.group((0, m), [0, DEPTH]);
-                        (table.int_gemm)(&panels, x, [&mut a[..m], &mut b[..m]]);
-                    });
-                    print!(" {:5.1}", (m * 2 * LANES * DEPTH) as f64 / seconds / 1e9);
-                }
-                println!();
-            }
-        }
     }
 }

@@ -137,7 +137,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The same for some rows out of all, which are packed first by this thread alone.
+    /// The same for some rows out of all, which are packed first by this thread alone: inside a region that packing is a
+    /// nested one, which takes no buffers of participants while this thread holds its own.
     pub(crate) fn gather(
         &self,
         pool: &Pool,

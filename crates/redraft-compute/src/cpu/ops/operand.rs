@@ -5,12 +5,10 @@ use super::packed::{Packed, groups};
 use super::panel::{Matrix, Unpacker, depths};
 use crate::ComputeError;
 use crate::cpu::pool::Pool;
+use crate::cpu::prefetch;
 use crate::cpu::table::Table;
 use crate::cpu::vector::{LANES, Row16};
 use crate::numerics::Form;
-
-/// Products of two numbers of 16 bits are exact in f32 if they are no larger: 2^127.
-const EXACT: f32 = f32::from_bits((127 + 127) << 23);
 
 /// Packed activations of some tokens.
 #[derive(Default)]
@@ -76,7 +74,7 @@ impl Operand {
             if let Form::Int8(units) = self.form {
                 if let Some(depth) = next.next() {
                     for (h, &n_rows) in halves.iter().enumerate() {
-                        matrix.prefetch(table, [expert, row + h * LANES, n_rows], depth);
+                        matrix.prefetch([expert, row + h * LANES, n_rows], depth);
                     }
                 }
                 for (h, panel) in buf.int.iter_mut().enumerate() {
@@ -87,7 +85,7 @@ impl Operand {
                     }
                 }
                 for (at, size) in int_groups(table, first, n) {
-                    (table.prefetch_far)(parts.next().unwrap_or_default());
+                    prefetch::far(parts.next().unwrap_or_default());
                     let low = &mut low[at - first..][..size];
                     let high = if high.is_empty() { &mut [][..] } else { &mut high[at - first..][..size] };
                     (table.int_gemm)(&buf.int, self.int.group((at, size), depth), [low, high]);
@@ -99,7 +97,9 @@ impl Operand {
                     }
                     let at = [expert, row + h * LANES, halves[h]];
                     let panel = matrix.panel(table, at, depth, &mut buf.real);
-                    let exact = self.real.largest() * panel.largest < EXACT;
+                    // A product of two numbers of 16 bits has at most 22 bits, so it is exact in f32 if it is finite;
+                    // if the largest one is, all are. Sums may still overflow, fused or not at the same place.
+                    let exact = (self.real.largest() * panel.largest).is_finite();
                     let gemm = if exact { table.gemm_half } else { table.gemm };
                     for group in groups(table.groups, first, n) {
                         let sums = &mut sums[group.0 - first..][..group.1];

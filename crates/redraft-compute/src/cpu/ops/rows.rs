@@ -99,6 +99,7 @@ pub(crate) fn restrict(cpu: &mut Cpu, o: &op::Restrict, cx: &mut Cx<'_>) -> Resu
 }
 
 pub(crate) fn pick_stats(cpu: &mut Cpu, o: &op::PickStats, cx: &mut Cx<'_>) -> Result<(), ComputeError> {
+    choice::check_picks(o, cx)?;
     let mut out = cx.take_real(o.out);
     let (x, n) = (cx.real(o.logits), o.logits.cols());
     let (argmax, sample) = (cx.int(o.argmax), cx.int(o.sample));

@@ -4,8 +4,8 @@
 //! contract them.
 //!
 //! Safety of this file: each intrinsic needs AVX2 (or F16C or FMA, which every such machine has and `table()` looks
-//! for), and a vector exists only where an [`Avx2`] existed, which only [`Avx2::assume`] makes. Loads and stores go through references to 16 elements, with instructions
-//! that allow any alignment.
+//! for), and a vector exists only where an [`Avx2`] existed, which only [`Avx2::assume`] makes. Loads and stores go
+//! through references to 16 elements, with instructions that allow any alignment.
 
 use std::arch::x86_64::*;
 
@@ -134,14 +134,6 @@ impl Isa for Avx2 {
     #[inline(always)]
     fn look_up(self, table: &[i8; 16], v: I32s) -> I32s {
         I32s(look_up8(self, table, v.0), look_up8(self, table, v.1))
-    }
-    #[inline(always)]
-    fn prefetch(self, bytes: &[u8]) {
-        super::prefetch::<_MM_HINT_T0>(bytes.as_ptr(), bytes.len());
-    }
-    #[inline(always)]
-    fn prefetch_far(self, bytes: &[u8]) {
-        super::prefetch::<_MM_HINT_T1>(bytes.as_ptr(), bytes.len());
     }
     #[inline(always)]
     fn quad(self, x: [i8; 4]) -> [i32; 2] {

@@ -1,7 +1,7 @@
 //! AVX-512F: the 16 lanes are one register.
 //!
-//! Multiplications and additions stay separate instructions, except in [`Isa::add_exact`]. Safety as in `avx2.rs`: an [`Avx512`] or a
-//! vector in hand is the proof that the machine has AVX-512F.
+//! Multiplications and additions stay separate instructions, except in [`Isa::add_exact`]. Safety as in `avx2.rs`: an
+//! [`Avx512`] or a vector in hand is the proof that the machine has AVX-512F.
 
 use std::arch::x86_64::*;
 
@@ -146,14 +146,6 @@ impl Isa for Avx512 {
     fn add_exact(self, acc: F32s, a: F32s, b: F32s) -> F32s {
         // SAFETY: `self` is the proof of AVX-512F.
         unsafe { F32s(_mm512_fmadd_ps(a.0, b.0, acc.0)) }
-    }
-    #[inline(always)]
-    fn prefetch(self, bytes: &[u8]) {
-        super::prefetch::<_MM_HINT_T0>(bytes.as_ptr(), bytes.len());
-    }
-    #[inline(always)]
-    fn prefetch_far(self, bytes: &[u8]) {
-        super::prefetch::<_MM_HINT_T1>(bytes.as_ptr(), bytes.len());
     }
 
     // Products of small integers are not part of AVX-512F. Every such machine has AVX2, which does them by halves.

@@ -7,11 +7,12 @@ pub(in crate::cpu) mod peak;
 pub(super) mod sse2;
 pub(super) mod vnni;
 
-/// Starts loading `bytes` bytes from `at` on; the hint is one of `_MM_HINT_*`, the level of the cache.
+/// Starts loading `x`; the hint is one of `_MM_HINT_*`, the level of the cache.
 #[inline(always)]
-pub(super) fn prefetch<const HINT: i32>(at: *const u8, bytes: usize) {
-    for line in (0..bytes).step_by(64) {
+pub(super) fn prefetch<const HINT: i32>(x: &[impl Sized]) {
+    let at: *const i8 = x.as_ptr().cast();
+    for line in (0..size_of_val(x)).step_by(64) {
         // SAFETY: a prefetch is a hint that may name any address, and belongs to the baseline of x86-64.
-        unsafe { std::arch::x86_64::_mm_prefetch::<HINT>(at.wrapping_add(line).cast()) };
+        unsafe { std::arch::x86_64::_mm_prefetch::<HINT>(at.wrapping_add(line)) };
     }
 }

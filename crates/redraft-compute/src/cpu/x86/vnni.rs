@@ -71,14 +71,6 @@ macro_rules! as_base {
             self.base().add_exact(acc, a, b)
         }
         #[inline(always)]
-        fn prefetch(self, bytes: &[u8]) {
-            self.base().prefetch(bytes);
-        }
-        #[inline(always)]
-        fn prefetch_far(self, bytes: &[u8]) {
-            self.base().prefetch_far(bytes);
-        }
-        #[inline(always)]
         fn transpose(self, rows: &[$v; LANES], columns: &mut [Row16; LANES]) {
             self.base().transpose(rows, columns)
         }
@@ -213,40 +205,4 @@ pub(in crate::cpu) mod narrow {
     use super::{AvxVnni, Isa, Row16, RowBytes};
 
     crate::cpu::table::level_table!(AvxVnni, "avx2,f16c,fma,avxvnni");
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Instant;
-
-    use super::*;
-
-    /// Products per second of `vpdpbusd` alone: 16 sums that do not depend on each other.
-    #[test]
-    #[ignore = "a measurement"]
-    fn peak() {
-        #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-        fn run(n: usize) -> i32 {
-            let x = _mm512_set1_epi32(std::hint::black_box(0x0102_0304));
-            let mut sums = [x; 16];
-            for _ in 0..n {
-                for s in &mut sums {
-                    *s = _mm512_dpbusd_epi32(*s, x, x);
-                }
-            }
-            sums.iter().fold(0, |a, &s| a ^ _mm512_reduce_add_epi32(s))
-        }
-        if !crate::cpu::CpuLevel::Avx512Vnni.is_available() {
-            println!("skipped: no AVX-512 VNNI");
-            return;
-        }
-        const N: usize = 100_000;
-        let best = (0..200).fold(f64::INFINITY, |best, _| {
-            let start = Instant::now();
-            // SAFETY: the level is available.
-            std::hint::black_box(unsafe { run(N) });
-            best.min(start.elapsed().as_secs_f64())
-        });
-        println!("vpdpbusd, 512 bits, one thread: {:.1} GMAC/s", (N * 16 * 64) as f64 / best / 1e9);
-    }
 }
