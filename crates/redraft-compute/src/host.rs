@@ -72,7 +72,12 @@ pub(crate) trait HostKernels: Send {
         x
     }
 
-    /// Computes one op. The outputs of the op are in `cx` with their final length, filled with zeros.
+    /// Whether there is no NaN and no infinity.
+    fn finite(&self, x: &[Self::R]) -> bool {
+        x.iter().all(|v| v.finite())
+    }
+
+    /// Computes one op. The outputs of the op are in `cx` with their final length; what they hold is not meaningful.
     fn run_op(&mut self, op: &Op, cx: &mut OpCx<'_, Self::R, Self::Cache>) -> Result<(), ComputeError>;
 }
 
@@ -87,6 +92,8 @@ pub(crate) enum Buf<R> {
 /// What an op may touch.
 pub(crate) struct OpCx<'a, R, C = Rows<R>> {
     pub(crate) weights: &'a WeightTable,
+    /// Number of this run: a value of a run is written once.
+    pub(crate) run: u64,
     bufs: &'a mut [Buf<R>],
     cache: &'a mut [C],
 }
@@ -171,13 +178,15 @@ pub(crate) struct HostBackend<K: HostKernels> {
     weights: Arc<WeightTable>,
     seqs: BTreeMap<u32, Seq<K::R, K::Cache>>,
     next: u32,
+    /// Runs so far.
+    runs: u64,
     /// Buffers of finished values, for reuse.
     pool: Vec<Vec<K::R>>,
 }
 
 impl<K: HostKernels> HostBackend<K> {
     pub(crate) fn new(kernels: K, weights: Arc<WeightTable>) -> HostBackend<K> {
-        HostBackend { kernels, weights, seqs: BTreeMap::new(), next: 0, pool: Vec::new() }
+        HostBackend { kernels, weights, seqs: BTreeMap::new(), next: 0, runs: 0, pool: Vec::new() }
     }
 
     fn seq(&self, id: SeqId) -> Result<&Seq<K::R, K::Cache>, ComputeError> {
@@ -188,16 +197,20 @@ impl<K: HostKernels> HostBackend<K> {
         self.seqs.get_mut(&id.0).ok_or(ComputeError::UnknownHandle { what: "sequence", id: id.0 })
     }
 
-    /// A buffer of `len` zeros, from the pool where one is large enough.
+    /// A buffer of `len` elements that are not meaningful, from the pool where one is large enough.
     fn buffer(pool: &mut Vec<Vec<K::R>>, len: usize) -> Result<Vec<K::R>, ComputeError> {
         let best = (0..pool.len()).filter(|&i| pool[i].capacity() >= len).min_by_key(|&i| pool[i].capacity());
         let mut x = best.map(|i| pool.swap_remove(i)).unwrap_or_default();
-        x.clear();
-        x.try_reserve_exact(len).map_err(|_| ComputeError::OutOfMemory {
+        x.truncate(len);
+        x.try_reserve_exact(len - x.len()).map_err(|_| ComputeError::OutOfMemory {
             what: "an intermediate result".into(),
             bytes: len.saturating_mul(size_of::<K::R>()),
         })?;
         x.resize(len, K::R::default());
+        // What an op forgets to write is found by its tests.
+        if cfg!(debug_assertions) {
+            x.fill(K::R::from_f64(f64::NAN));
+        }
         Ok(x)
     }
 
@@ -256,7 +269,7 @@ impl<K: HostKernels> HostBackend<K> {
                 }
             };
             if let Buf::Real(x) = &buf {
-                check_finite(x, v.cols()).map_err(|(row, col, value)| ComputeError::NotFinite {
+                self.check_finite(x, v.cols()).map_err(|(row, col, value)| ComputeError::NotFinite {
                     op: "input",
                     tap: name.into(),
                     layer: None,
@@ -270,6 +283,16 @@ impl<K: HostKernels> HostBackend<K> {
         Ok(())
     }
 
+    /// Row, column and kind of the first NaN or infinity.
+    fn check_finite(&self, x: &[K::R], cols: usize) -> Result<(), (usize, usize, &'static str)> {
+        if self.kernels.finite(x) {
+            return Ok(());
+        }
+        let at = x.iter().position(|v| !v.finite()).unwrap_or(0);
+        let kind = if x[at].to_f64().is_nan() { "NaN" } else { "infinity" };
+        Err((at / cols.max(1), at % cols.max(1), kind))
+    }
+
     fn execute(
         &mut self,
         program: &Program,
@@ -277,6 +300,7 @@ impl<K: HostKernels> HostBackend<K> {
         inputs: &[InputData<'_>],
         observer: &mut dyn Observer,
     ) -> Result<(), ComputeError> {
+        self.runs += 1;
         let mut bufs: Vec<Buf<K::R>> = program.vals.iter().map(|_| Buf::None).collect();
         self.admit(program, seq, inputs, &mut bufs)?;
         let mut taps = program.taps.iter().peekable();
@@ -293,11 +317,12 @@ impl<K: HostKernels> HostBackend<K> {
                     Kind::Int => Buf::Int(vec![0; v.len()]),
                 };
             }
-            let mut cx = OpCx { weights: &self.weights, bufs: &mut bufs, cache: &mut seq.cache };
+            let mut cx =
+                OpCx { weights: &self.weights, run: self.runs, bufs: &mut bufs, cache: &mut seq.cache };
             self.kernels.run_op(op, &mut cx)?;
             for &v in &outputs {
                 if let Buf::Real(x) = &bufs[v.index()] {
-                    check_finite(x, v.cols()).map_err(|(row, col, value)| {
+                    self.check_finite(x, v.cols()).map_err(|(row, col, value)| {
                         let tap = program.label(i, v);
                         damaged_weight(op, &self.weights, &tap).unwrap_or(ComputeError::NotFinite {
                             op: op.name(),
@@ -403,20 +428,6 @@ fn damaged_weight(op: &Op, weights: &WeightTable, tap: &str) -> Option<ComputeEr
         let (at, value) = w.first_not_finite()?;
         Some(ComputeError::DamagedWeight { weight: w.name.clone(), value, at, tap: tap.to_owned() })
     })
-}
-
-/// Row, column and kind of the first NaN or infinity.
-fn check_finite<R: HostReal>(x: &[R], cols: usize) -> Result<(), (usize, usize, &'static str)> {
-    // A block at a time: the loop without an exit is one that the compiler turns into vector code.
-    for (b, block) in x.chunks(4096).enumerate() {
-        if block.iter().fold(true, |ok, v| ok & v.finite()) {
-            continue;
-        }
-        let at = b * 4096 + block.iter().position(|v| !v.finite()).unwrap_or(0);
-        let kind = if x[at].to_f64().is_nan() { "NaN" } else { "infinity" };
-        return Err((at / cols.max(1), at % cols.max(1), kind));
-    }
-    Ok(())
 }
 
 impl<K: HostKernels> Backend for HostBackend<K> {

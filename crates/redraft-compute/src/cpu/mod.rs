@@ -137,6 +137,10 @@ impl HostKernels for Cpu {
         math::flush(x)
     }
 
+    fn finite(&self, x: &[f32]) -> bool {
+        ops::rows::finite(self, x)
+    }
+
     fn run_op(&mut self, op: &Op, cx: &mut Cx<'_>) -> Result<(), ComputeError> {
         match op {
             Op::Embed(o) => ops::embed::run(self, o, cx),

@@ -6,7 +6,7 @@
 //! `kernel_list!`.
 
 use super::level::CpuLevel;
-use super::ops::int_panel::{IntGroup, IntPanel};
+use super::ops::int_panel::{IntPanel, IntTokens};
 use super::vector::{Row16, RowBytes};
 use crate::numerics::{Half, Units};
 use crate::op::{Activation, RopeStyle};
@@ -68,14 +68,13 @@ macro_rules! kernel_list {
             gemm = kernels::gemm::gemm, (panel: &[Row16], x: &[f32], sums: &mut [Row16]);
             /// The same for factors of 16 bits, whose products are exact in f32: below 2^128.
             gemm_half = kernels::gemm::gemm_half, (panel: &[Row16], x: &[f32], sums: &mut [Row16]);
-            /// Adds the products of two panels of integer weights and packed int8 activations to two tiles of sums.
+            /// Adds the products of two panels of integer weights and int8 activations to two tiles of sums.
             int_gemm = kernels::int8::gemm,
-                (panels: &[IntPanel; 2], x: IntGroup<'_>, sums: [&mut [Row16]; 2]);
+                (panels: &[IntPanel; 2], x: IntTokens<'_>, fresh: bool, ahead: &[u8], sums: [&mut [Row16]; 2]);
             /// Adds the products of two panels to a square of sums.
             square = kernels::gemm::square, (panel: &[Row16], x: &[Row16], sums: &mut [Row16]);
-            /// Quantizes one row of activations into the record of its group.
-            quantize = kernels::int8::quantize,
-                (x: &[f32], units: Units, place: [usize; 2], record: &mut [i32]);
+            /// Quantizes one chunk of a row of activations.
+            quantize = kernels::int8::quantize, (x: &[f32], units: Units, record: &mut [i32]);
             /// Unpacks the blocks of sixteen rows into an integer panel.
             int_unpack = kernels::int_unpack::unpack,
                 (codec: &dyn BlockCodec, rows: RowBytes<'_>, panel: &mut IntPanel);
@@ -88,6 +87,8 @@ macro_rules! kernel_list {
                 (half: Half, rows: RowBytes<'_>, panel: &mut [Row16]) -> f32;
             /// Rounds activations to 16 bits; the largest magnitude.
             round_half = kernels::half::round_half, (half: Half, x: &[f32], out: &mut [f32]) -> f32;
+            /// Whether there is no NaN and no infinity.
+            finite = kernels::elementwise::finite, (x: &[f32]) -> bool;
             /// `x = flush(x)`.
             flush = kernels::elementwise::flush, (x: &mut [f32]);
             /// `sums = flush(sums + bias)`.
@@ -155,8 +156,6 @@ macro_rules! table_type {
         pub(crate) struct Table {
             /// Numbers of tokens for which `gemm` is made, descending to 1.
             pub(crate) groups: &'static [usize],
-            /// Most tokens of `int_gemm`.
-            pub(crate) int_tokens: usize,
             /// Words in which four int8 activations are stored.
             pub(crate) quad_words: usize,
             $($(#[$doc])* pub(crate) $name: fn($($arg: $ty),*) $(-> $ret)?,)*
@@ -175,7 +174,6 @@ macro_rules! scalar_table {
         /// The kernels of [`CpuLevel::Scalar`].
         static TABLE: Table = Table {
             groups: <super::vector::Scalar as super::vector::Isa>::GROUPS,
-            int_tokens: <super::vector::Scalar as super::vector::Isa>::INT_TOKENS,
             quad_words: <super::vector::Scalar as super::vector::Isa>::QUAD_WORDS,
             $($name,)*
         };
@@ -189,7 +187,7 @@ macro_rules! level_table {
         use redraft_gguf::{BlockCodec, Unpacked};
 
         use crate::cpu::kernels;
-        use crate::cpu::ops::int_panel::{IntGroup, IntPanel};
+        use crate::cpu::ops::int_panel::{IntPanel, IntTokens};
         use crate::cpu::table::{Table, level_functions};
         use crate::numerics::{Half, Units};
         use crate::op::{Activation, RopeStyle};
@@ -219,7 +217,6 @@ macro_rules! level_functions {
         /// The kernels of this level; only for machines that have it.
         pub(in crate::cpu) static TABLE: Table = Table {
             groups: <$isa as Isa>::GROUPS,
-            int_tokens: <$isa as Isa>::INT_TOKENS,
             quad_words: <$isa as Isa>::QUAD_WORDS,
             $($name,)*
         };

@@ -65,8 +65,15 @@ impl<'a> RowBytes<'a> {
 pub(crate) fn put_row(x: &Row16, out: &mut [f32]) {
     match out.first_chunk_mut::<LANES>() {
         Some(out) => *out = *x,
-        None => out.copy_from_slice(&x[..out.len()]),
+        None => put_part(x, out),
     }
+}
+
+/// Apart, so that the sixteen are moves and not a call.
+#[cold]
+#[inline(never)]
+fn put_part(x: &Row16, out: &mut [f32]) {
+    out.copy_from_slice(&x[..out.len()]);
 }
 
 /// The integers of an instruction set.

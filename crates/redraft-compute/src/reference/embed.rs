@@ -36,8 +36,9 @@ pub(super) fn embed<A: Arithmetic>(o: &Embed, cx: &mut OpCx<'_, A::R>) -> Result
 /// itself.
 pub(super) fn soft_embed<A: Arithmetic>(o: &SoftEmbed, cx: &mut OpCx<'_, A::R>) -> Result<(), ComputeError> {
     let x = logits::<A>(&o.of.logits, cx)?;
-    let mut out = cx.take_real(o.out); // zeros
+    let mut out = cx.take_real(o.out);
     let zero = A::R::default();
+    out.fill(zero);
     let table = cx.weights.get(o.table)?;
     let (n, vocab) = (o.out.cols(), table.rows);
     let (stats, tiles) = (cx.real(o.of.stats), cx.real(o.of.tiles));

@@ -84,7 +84,8 @@ impl<'a, A: Arithmetic> Gates<'a, A> {
 /// Tokens are grouped by expert, so that each row of weights is decoded once. The results of all slots are
 /// kept until the end; the grouping cannot be seen in them. (PyTorch adds them in the order of expert ids.)
 pub(super) fn experts<A: Arithmetic>(o: &MoeExperts, cx: &mut OpCx<'_, A::R>) -> Result<(), ComputeError> {
-    let mut out = cx.take_real(o.out); // zeros
+    let mut out = cx.take_real(o.out);
+    out.fill(A::R::default());
     let down = cx.weights.get(o.down)?;
     let (k, n, n_out, ff) = (o.ids.cols(), o.x.cols(), o.out.cols(), down.cols);
     let x = cx.real(o.x);

@@ -60,6 +60,7 @@ struct TileWork<'a> {
 
 pub(crate) fn soft(cpu: &mut Cpu, o: &op::SoftEmbed, cx: &mut Cx<'_>) -> Result<(), ComputeError> {
     let mut out = cx.take_real(o.out);
+    out.fill(0.0);
     let matrix = Matrix::new(cx.weights.get(o.table)?)?;
     let source = Source::new(&o.of.logits, cx)?;
     let (stats, tiles) = (cx.real(o.of.stats), cx.real(o.of.tiles));

@@ -7,10 +7,11 @@
 //!    nor the threads can be seen in the bits.
 
 use super::matmul::BLOCK;
+use super::operand::{Places, Rows};
 use super::packed::resize;
 use super::panel::Matrix;
 use crate::cpu::pool::Grid;
-use crate::cpu::vector::{LANES, put_row};
+use crate::cpu::vector::LANES;
 use crate::cpu::{Cpu, Cx};
 use crate::op::{self, GateUp};
 use crate::{ComputeError, Val};
@@ -93,11 +94,12 @@ pub(crate) fn run(cpu: &mut Cpu, o: &op::MoeExperts, cx: &mut Cx<'_>) -> Result<
         resize(&mut hidden, pairs.len() * ff, "the hidden layer of the experts")?;
         resize(&mut results, pairs.len() * n, "the results of the experts")?;
 
-        let row = |i: usize| &x[(b * BLOCK + route.tokens[i]) * k..][..k];
+        let row = |t: usize| &x[(b * BLOCK + t) * k..][..k];
+        let places = Places { bands: &route.bands, order: Some((&route.tokens, tokens)) };
         let forms = [gate.form(o.numerics), up.form(o.numerics)];
-        cpu.operand.fill(&cpu.pool, cpu.table, forms[0], &route.bands, k, row)?;
+        cpu.operand.fill(&cpu.pool, cpu.table, forms[0], places, k, row)?;
         if forms[1] != forms[0] {
-            cpu.operand2.fill(&cpu.pool, cpu.table, forms[1], &route.bands, k, row)?;
+            cpu.operand2.fill(&cpu.pool, cpu.table, forms[1], places, k, row)?;
         }
         let (table, gate_x) = (cpu.table, &cpu.operand);
         let up_x = if forms[1] == forms[0] { gate_x } else { &cpu.operand2 };
@@ -109,11 +111,10 @@ pub(crate) fn run(cpu: &mut Cpu, o: &op::MoeExperts, cx: &mut Cx<'_>) -> Result<
             let band = [tile.row, tile.rows];
             let buf = &mut scratch.unpackers;
             let at = [expert, tile.col, tile.cols];
-            let ahead = up.run_bytes([expert, up_row + tile.col, tile.cols]);
-            gate_x.product(table, gate, (at, ahead), band, buf, &mut scratch.sums);
-            let at = [expert, up_row + tile.col, tile.cols];
-            let ahead = tile.next.map_or(&[][..], |t| gate.run_bytes([route.experts[t.band], t.col, t.cols]));
-            up_x.product(table, up, (at, ahead), band, buf, &mut scratch.sums2);
+            let then = Rows { matrix: up, at: [expert, up_row + tile.col, tile.cols] };
+            gate_x.product(table, gate, (at, Some(then)), band, buf, &mut scratch.sums);
+            let next = tile.next.map(|t| Rows { matrix: gate, at: [route.experts[t.band], t.col, t.cols] });
+            up_x.product(table, up, (then.at, next), band, buf, &mut scratch.sums2);
             (table.finish)(&mut scratch.sums, None);
             (table.finish)(&mut scratch.sums2, None);
             let halves = scratch.sums.chunks(tile.rows).zip(scratch.sums2.chunks(tile.rows));
@@ -127,25 +128,23 @@ pub(crate) fn run(cpu: &mut Cpu, o: &op::MoeExperts, cx: &mut Cx<'_>) -> Result<
         });
 
         let row = |i: usize| &hidden[i * ff..][..ff];
-        cpu.operand.fill(&cpu.pool, cpu.table, down.form(o.numerics), &route.bands, ff, row)?;
+        let places = Places { bands: &route.bands, order: None };
+        cpu.operand.fill(&cpu.pool, cpu.table, down.form(o.numerics), places, ff, row)?;
         let hidden_x = &cpu.operand;
         let grid = Grid { cols: n, bands: &route.bands, tile_cols: hidden_x.tile_cols() };
         cpu.pool.tiles(&mut results, grid, |thread, mut tile| {
             let scratch = &mut *cpu.scratch(thread);
             let at = [route.experts[tile.band], tile.col, tile.cols];
             let band = [tile.row, tile.rows];
-            let ahead = tile.next.map_or(&[][..], |t| down.run_bytes([route.experts[t.band], t.col, t.cols]));
+            let next = tile.next.map(|t| Rows { matrix: down, at: [route.experts[t.band], t.col, t.cols] });
             let buf = &mut scratch.unpackers;
-            hidden_x.product(table, down, (at, ahead), band, buf, &mut scratch.sums);
+            hidden_x.product(table, down, (at, next), band, buf, &mut scratch.sums);
             (table.finish)(&mut scratch.sums, None);
-            for (half, sums) in scratch.sums.chunks(tile.rows).enumerate() {
-                for (i, sums) in sums.iter().enumerate() {
-                    put_row(sums, &mut tile.row_mut(i)[half * LANES..]);
-                }
-            }
+            tile.put(&scratch.sums);
         });
 
         cpu.pool.rows(out, n, n, |_, t, out| {
+            out.fill(0.0);
             for slot in t * top_k..(t + 1) * top_k {
                 (table.add_scaled)(&results[route.places[slot] * n..][..n], weights[slot], out);
             }

@@ -8,8 +8,7 @@ use redraft_gguf::Unpacked;
 use super::packed::resize;
 use super::panel::{DEPTH, Matrix};
 use crate::ComputeError;
-use crate::cpu::pool::{Grid, Pool};
-use crate::cpu::prefetch;
+use crate::cpu::pool::Pool;
 use crate::cpu::table::Table;
 use crate::cpu::vector::{Bits16, LANES, Row16};
 use crate::numerics::Units;
@@ -48,16 +47,15 @@ pub(crate) struct IntPanel {
     copies: Vec<u8>,
 }
 
-/// The activations of one group of `M` tokens, at some depths.
+/// Activations of some tokens at the depth of a panel.
 #[derive(Clone, Copy)]
-pub(crate) struct IntGroup<'a> {
-    /// `[k / 4][M]`: four codes, in `Isa::QUAD_WORDS` words.
-    pub(crate) words: &'a [i32],
-    /// `[unit][M]`: bits of the scales.
-    pub(crate) scales: &'a [i32],
-    /// Of types with minima `[pair of sub-blocks][M]`: sums of the codes, 16 bits each. Of others `[sub-block][M]`:
-    /// with what a sum of products begins, to take out the bias of the weights.
-    pub(crate) sums: &'a [i32],
+pub(crate) struct IntTokens<'a> {
+    /// Those of a chunk, as in [`IntPacked`].
+    pub(crate) records: &'a [i32],
+    /// Words from one record to the next.
+    pub(crate) width: usize,
+    /// The record of each token.
+    pub(crate) order: &'a [usize],
 }
 
 impl Default for IntPanel {
@@ -105,86 +103,70 @@ impl Matrix<'_> {
         (table.int_unpack)(self.codec(), rows, panel);
         panel.copies = copies;
     }
-
-    /// Asks for the bytes of a panel, so that the memory works while another one is used: weights are read once a
-    /// pass, from main memory, and sixteen rows are more streams than a machine foresees.
-    pub(crate) fn prefetch(&self, [expert, row, n_rows]: [usize; 3], [k, len]: [usize; 2]) {
-        if n_rows == LANES {
-            let rows = self.row_run(expert, row, k, len);
-            (0..LANES).for_each(|j| prefetch::near(rows.row(j)));
-        }
-    }
 }
 
-/// The groups of `n` tokens from token `first` on, as `(first token, tokens)`: as few as the kernel allows, and of
-/// sizes that differ by one at most, since small groups are the slow ones.
-pub(crate) fn int_groups(table: &Table, first: usize, n: usize) -> impl Iterator<Item = (usize, usize)> {
-    let count = n.div_ceil(table.int_tokens);
-    (0..count).map(move |i| (first + i * n / count, (i + 1) * n / count - i * n / count))
-}
+/// Most words of a record behind its codes: scales and sums of units of 16.
+pub(crate) const TAIL: usize = 32;
+
+/// Words of a line of the cache.
+const LINE: usize = 16;
 
 /// Quantized activations of some tokens.
 #[derive(Default)]
 pub(crate) struct IntPacked {
-    /// `[chunk of the depth][group]`, one record each: all words, all scales, all sums of its tokens, as in
-    /// [`IntGroup`]. A panel meets the records of its chunk in the order in which they lie.
+    /// `[chunk of the depth][token]`, one record each:
+    ///
+    /// * `DEPTH / 4` times four codes, in `Isa::QUAD_WORDS` words;
+    /// * `[unit]`: bits of the scales;
+    /// * of types with minima `[pair of sub-blocks]`: sums of the codes, 16 bits each; of others `[sub-block]`: with what
+    ///   a sum of products begins, to take out the bias of the weights.
+    ///
+    /// The last chunk may be shorter; its records have gaps.
     records: Vec<i32>,
-    /// First token of each group of each chunk, and the end; tokens count on from chunk to chunk.
-    bounds: Vec<usize>,
+    /// Where the first one begins: at a line of the cache, as all do.
+    start: usize,
     units: Units,
     tokens: usize,
     quad_words: usize,
 }
 
 impl IntPacked {
-    /// Quantizes tokens in bands, as [`Packed::fill`](super::packed::Packed::fill) packs them.
+    /// Quantizes `tokens` tokens; `row(i)` is token `i`, of `k` numbers.
     pub(crate) fn fill<'a>(
         &mut self,
         pool: &Pool,
         table: &Table,
         units: Units,
-        bands: &[usize],
-        k: usize,
+        [tokens, k]: [usize; 2],
         row: impl Fn(usize) -> &'a [f32] + Sync,
     ) -> Result<(), ComputeError> {
-        let tokens = bands.last().copied().unwrap_or(0);
         (self.units, self.tokens, self.quad_words) = (units, tokens, table.quad_words);
-        self.bounds.clear();
-        self.bounds.push(0);
-        for chunk in 0..k.div_ceil(DEPTH) {
-            for w in bands.windows(2) {
-                let groups = int_groups(table, w[0], w[1] - w[0]);
-                self.bounds.extend(groups.map(|(at, n)| chunk * tokens + at + n));
-            }
-        }
         let width = self.width();
-        resize(&mut self.records, k.div_ceil(DEPTH) * tokens * width, "quantized activations")?;
-        let grid = Grid { cols: width, bands: &self.bounds, tile_cols: width };
-        pool.tiles(&mut self.records, grid, |_, mut tile| {
-            let (chunk, first, size) = (tile.row / tokens, tile.row % tokens, tile.rows);
-            let record = tile.whole();
-            for i in 0..size {
-                let x = &row(first + i)[chunk * DEPTH..k.min((chunk + 1) * DEPTH)];
-                (table.quantize)(x, units, [i, size], record);
+        let n = k.div_ceil(DEPTH) * tokens * width;
+        resize(&mut self.records, n + LINE + TAIL, "quantized activations")?;
+        self.start = self.records.as_ptr().align_offset(size_of::<[i32; LINE]>()).min(LINE);
+        let records = &mut self.records[self.start..][..n];
+        pool.rows(records, width, 64 * width, |_, first, records| {
+            for (i, record) in (first..).zip(records.chunks_exact_mut(width)) {
+                let (chunk, token) = (i / tokens, i % tokens);
+                let x = &row(token)[chunk * DEPTH..k.min((chunk + 1) * DEPTH)];
+                (table.quantize)(x, units, record);
             }
         });
         Ok(())
     }
 
-    /// Words of one token in a record.
+    /// Words of a record.
     fn width(&self) -> usize {
         let n = DEPTH / self.units.len;
-        DEPTH / 4 * self.quad_words + n + n * self.units.sums()
+        (DEPTH / 4 * self.quad_words + n + n * self.units.sums()).next_multiple_of(LINE)
     }
 
-    /// The activations of the group that starts at token `first` and has `size` tokens, input features
-    /// `k .. k + len`, a chunk.
-    pub(crate) fn group(&self, (first, size): (usize, usize), [k, len]: [usize; 2]) -> IntGroup<'_> {
+    /// The tokens `order` for the chunk that begins at input feature `k`. Behind the last record there is room, so that each
+    /// has a whole tail.
+    pub(crate) fn tokens<'a>(&'a self, order: &'a [usize], k: usize) -> IntTokens<'a> {
         let width = self.width();
-        let record = &self.records[(k / DEPTH * self.tokens + first) * width..][..size * width];
-        let n = len / self.units.len;
-        let (words, rest) = record.split_at(len / 4 * self.quad_words * size);
-        let (scales, sums) = rest.split_at(n * size);
-        IntGroup { words, scales, sums: &sums[..n * self.units.sums() * size] }
+        let at = self.start + k / DEPTH * self.tokens * width;
+        IntTokens { records: &self.records[at..], width, order }
     }
 }

@@ -1,6 +1,6 @@
 //! Logits, tile by tile: given ones, or those of the head for the rows at hand. They live in a buffer of one thread.
 
-use super::operand::Operand;
+use super::operand::{Operand, Places, Rows};
 use super::panel::Matrix;
 use crate::ComputeError;
 use crate::cpu::kernels::stats::Tile;
@@ -89,7 +89,7 @@ impl<'a> Source<'a> {
     ) -> Result<(), ComputeError> {
         let Some(head) = self.head else { return Ok(()) };
         let k = head.matrix.cols();
-        operand.fill(pool, table, head.form, bands, k, |i| &self.x[row(i) * k..][..k])
+        operand.fill(pool, table, head.form, Places { bands, order: None }, k, |i| &self.x[row(i) * k..][..k])
     }
 
     /// Computes the logits of a tile for the band `[first, n]` of packed rows, into `buf`; `row` as in
@@ -118,12 +118,13 @@ impl<'a> Source<'a> {
         for col in (0..len).step_by(width) {
             let n_ids = width.min(len - col);
             let after = start + col + n_ids;
-            let ahead = head.matrix.run_bytes([0, after, width.min(self.vocab - after)]);
+            let next = (after < self.vocab)
+                .then(|| Rows { matrix: head.matrix, at: [0, after, width.min(self.vocab - after)] });
             let sums = &mut scratch.sums;
             operand.product(
                 table,
                 head.matrix,
-                ([0, start + col, n_ids], ahead),
+                ([0, start + col, n_ids], next),
                 [first, n],
                 &mut scratch.unpackers,
                 sums,

@@ -5,9 +5,10 @@
 //!    memory; chunk after chunk of input features, a panel is unpacked and used for all groups of tokens.
 //! 3. Bias, flush, copy to the output.
 
+use super::operand::{Of, Rows};
 use super::panel::Matrix;
 use crate::cpu::pool::Grid;
-use crate::cpu::vector::{LANES, put_row};
+use crate::cpu::vector::LANES;
 use crate::cpu::{Cpu, Cx};
 use crate::{ComputeError, op};
 
@@ -26,15 +27,16 @@ pub(crate) fn run(cpu: &mut Cpu, o: &op::MatMul, cx: &mut Cx<'_>) -> Result<(), 
     for (b, out) in out.chunks_mut((BLOCK * n).max(1)).enumerate() {
         let tokens = out.len() / n;
         let row = |t: usize| &x[(b * BLOCK + t) * k..][..k];
-        cpu.operand.fill(&cpu.pool, cpu.table, matrix.form(o.numerics), &[0, tokens], k, row)?;
+        let of = Of { value: (cx.run, o.x), first: b * BLOCK, form: matrix.form(o.numerics) };
+        cpu.operand.fill_once(&cpu.pool, cpu.table, of, [tokens, k], row)?;
         let (table, operand) = (cpu.table, &cpu.operand);
         let grid = Grid { cols: n, bands: &[0, tokens], tile_cols: operand.tile_cols() };
         cpu.pool.tiles(out, grid, |thread, mut tile| {
             let scratch = &mut *cpu.scratch(thread);
             let at = [0, tile.col, tile.cols];
             let (buf, sums) = (&mut scratch.unpackers, &mut scratch.sums);
-            let ahead = tile.next.map_or(&[][..], |t| matrix.run_bytes([0, t.col, t.cols]));
-            operand.product(table, matrix, (at, ahead), [0, tokens], buf, sums);
+            let next = tile.next.map(|t| Rows { matrix, at: [0, t.col, t.cols] });
+            operand.product(table, matrix, (at, next), [0, tokens], buf, sums);
             for (half, sums) in sums.chunks_mut(tokens).enumerate() {
                 let cols = half * LANES..tile.cols.min((half + 1) * LANES);
                 let bias = bias.as_ref().map(|b| {
@@ -43,10 +45,8 @@ pub(crate) fn run(cpu: &mut Cpu, o: &op::MatMul, cx: &mut Cx<'_>) -> Result<(), 
                     all
                 });
                 (table.finish)(sums, bias.as_ref());
-                for (t, sums) in sums.iter().enumerate() {
-                    put_row(sums, &mut tile.row_mut(t)[half * LANES..]);
-                }
             }
+            tile.put(sums);
         });
     }
     cx.put_real(o.out, out);

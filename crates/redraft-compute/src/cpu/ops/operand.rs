@@ -1,21 +1,42 @@
 //! The activations of a product in the form that the weights ask for, and the product itself.
 
-use super::int_panel::{IntPacked, IntPanel, int_groups};
+use super::int_panel::{IntPacked, IntPanel};
 use super::packed::{Packed, groups};
 use super::panel::{Matrix, Unpacker, depths};
-use crate::ComputeError;
 use crate::cpu::pool::Pool;
-use crate::cpu::prefetch;
 use crate::cpu::table::Table;
 use crate::cpu::vector::{LANES, Row16};
 use crate::numerics::Form;
+use crate::{ComputeError, Val};
 
-/// Packed activations of some tokens.
+/// Activations in the form that some weights ask for.
 #[derive(Default)]
 pub(crate) struct Operand {
     form: Form,
     real: Packed,
     int: IntPacked,
+    /// Of int8 activations, the token of each place.
+    order: Vec<usize>,
+    of: Option<Of>,
+}
+
+/// Which activations an operand holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Of {
+    /// The run and the value of it.
+    pub(crate) value: (u64, Val),
+    /// First token.
+    pub(crate) first: usize,
+    pub(crate) form: Form,
+}
+
+/// Tokens at their places: bands of places that are used together, and the tokens.
+#[derive(Clone, Copy)]
+pub(crate) struct Places<'a> {
+    /// Ascending, from 0.
+    pub(crate) bands: &'a [usize],
+    /// The token of each place, and the number of tokens; none where they are the places.
+    pub(crate) order: Option<(&'a [usize], usize)>,
 }
 
 /// Buffers of one thread for panels.
@@ -25,24 +46,71 @@ pub(crate) struct Unpackers {
     pub(crate) int: [IntPanel; 2],
 }
 
+/// Some rows of a matrix.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows<'a> {
+    pub(crate) matrix: Matrix<'a>,
+    /// Expert, first row, number of rows.
+    pub(crate) at: [usize; 3],
+}
+
+impl Rows<'_> {
+    /// A part of all bytes.
+    fn part(&self, part: usize, parts: usize) -> &[u8] {
+        let bytes = self.matrix.run_bytes(self.at);
+        &bytes[bytes.len() * part / parts..bytes.len() * (part + 1) / parts]
+    }
+}
+
 impl Operand {
-    /// Packs tokens in bands: groups do not cross `bands` (ascending, from 0). `row(i)` is token `i`, of `k`
-    /// numbers.
+    /// Packs tokens, `row(token)` of `k` numbers. Groups do not cross bands.
     pub(crate) fn fill<'a>(
         &mut self,
         pool: &Pool,
         table: &Table,
         form: Form,
-        bands: &[usize],
+        places: Places<'_>,
         k: usize,
         row: impl Fn(usize) -> &'a [f32] + Sync,
     ) -> Result<(), ComputeError> {
-        self.form = form;
-        match form {
-            Form::F32 => self.real.fill(pool, table, None, bands, k, row),
-            Form::Half(half) => self.real.fill(pool, table, Some(half), bands, k, row),
-            Form::Int8(units) => self.int.fill(pool, table, units, bands, k, row),
+        (self.form, self.of) = (form, None);
+        let half = match form {
+            Form::F32 => None,
+            Form::Half(half) => Some(half),
+            Form::Int8(units) => {
+                let n = places.bands.last().copied().unwrap_or(0);
+                self.order.clear();
+                let tokens = match places.order {
+                    Some((order, tokens)) => {
+                        self.order.extend_from_slice(order);
+                        tokens
+                    }
+                    None => {
+                        self.order.extend(0..n);
+                        n
+                    }
+                };
+                return self.int.fill(pool, table, units, [tokens, k], row);
+            }
+        };
+        let place = |i: usize| row(places.order.map_or(i, |(order, _)| order[i]));
+        self.real.fill(pool, table, half, places.bands, k, place)
+    }
+
+    /// The same for tokens in one band; nothing to do where the operand holds them from the op before.
+    pub(crate) fn fill_once<'a>(
+        &mut self,
+        pool: &Pool,
+        table: &Table,
+        of: Of,
+        [tokens, k]: [usize; 2],
+        row: impl Fn(usize) -> &'a [f32] + Sync,
+    ) -> Result<(), ComputeError> {
+        if self.of != Some(of) {
+            self.fill(pool, table, of.form, Places { bands: &[0, tokens], order: None }, k, row)?;
+            self.of = Some(of);
         }
+        Ok(())
     }
 
     /// Columns of the tiles that suit the product best.
@@ -51,45 +119,36 @@ impl Operand {
     }
 
     /// Sets `sums`, for each token of the band `[first, n]`, to the products with up to 32 rows of a matrix: first
-    /// those with up to 16 rows of all tokens, then, if there are more rows, those with the others. `ahead` are the
+    /// those with up to 16 rows of all tokens, then, if there are more rows, those with the others. `next` are the
     /// weights that this thread needs next; the memory is asked for them on the way.
     pub(crate) fn product(
         &self,
         table: &Table,
         matrix: Matrix<'_>,
-        ([expert, row, n_rows], ahead): ([usize; 3], &[u8]),
+        ([expert, row, n_rows], next): ([usize; 3], Option<Rows<'_>>),
         [first, n]: [usize; 2],
         buf: &mut Unpackers,
         sums: &mut Vec<Row16>,
     ) {
         let halves = [LANES.min(n_rows), n_rows.saturating_sub(LANES)];
-        sums.clear();
-        sums.resize(if halves[1] > 0 { 2 * n } else { n }, [0.0; LANES]);
+        if !matches!(self.form, Form::Int8(_)) {
+            sums.clear();
+        }
+        sums.resize(2 * n, [0.0; LANES]);
         let (low, high) = sums.split_at_mut(n);
-        // The bytes ahead are asked for a few at a time: a core waits once it has asked the memory for some dozens.
-        let steps = (int_groups(table, first, n).count() * depths(matrix.cols()).count()).max(1);
-        let mut parts = (0..steps).map(|i| &ahead[ahead.len() * i / steps..ahead.len() * (i + 1) / steps]);
-        let mut next = depths(matrix.cols()).skip(1);
-        for depth in depths(matrix.cols()) {
+        let chunks = depths(matrix.cols()).count();
+        for (chunk, depth) in depths(matrix.cols()).enumerate() {
             if let Form::Int8(units) = self.form {
-                if let Some(depth) = next.next() {
-                    for (h, &n_rows) in halves.iter().enumerate() {
-                        matrix.prefetch([expert, row + h * LANES, n_rows], depth);
-                    }
-                }
                 for (h, panel) in buf.int.iter_mut().enumerate() {
                     if h == 0 || halves[h] > 0 {
                         matrix.int_panel(table, units, [expert, row + h * LANES, halves[h]], depth, panel);
                     } else {
-                        (panel.units, panel.n_units) = (units, depth[1] / units.len);
+                        (panel.units, panel.n_units) = (units, 0);
                     }
                 }
-                for (at, size) in int_groups(table, first, n) {
-                    prefetch::far(parts.next().unwrap_or_default());
-                    let low = &mut low[at - first..][..size];
-                    let high = if high.is_empty() { &mut [][..] } else { &mut high[at - first..][..size] };
-                    (table.int_gemm)(&buf.int, self.int.group((at, size), depth), [low, high]);
-                }
+                let tokens = self.int.tokens(&self.order[first..first + n], depth[0]);
+                let ahead = next.as_ref().map_or(&[][..], |next| next.part(chunk, chunks));
+                (table.int_gemm)(&buf.int, tokens, chunk == 0, ahead, [low, high]);
             } else {
                 for (h, sums) in [&mut *low, &mut *high].into_iter().enumerate() {
                     if halves[h] == 0 {
@@ -107,6 +166,9 @@ impl Operand {
                     }
                 }
             }
+        }
+        if halves[1] == 0 {
+            sums.truncate(n);
         }
     }
 }

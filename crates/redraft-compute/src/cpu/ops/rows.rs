@@ -1,6 +1,8 @@
 //! Ops whose rows (positions) do not depend on each other: bands of rows are split over the threads, and each
 //! row or band is one call of a kernel.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::panel::Matrix;
 use crate::cpu::pool::Pool;
 use crate::cpu::{Cpu, Cx};
@@ -17,6 +19,17 @@ fn bands(pool: &Pool, v: Val, out: &mut [f32], f: impl Fn(std::ops::Range<usize>
         let at = row * v.cols();
         f(at..at + out.len(), out);
     });
+}
+
+/// Whether there is no NaN and no infinity.
+pub(crate) fn finite(cpu: &Cpu, x: &[f32]) -> bool {
+    let all = AtomicBool::new(true);
+    cpu.pool.each(x.len().div_ceil(GRAIN), |_, i| {
+        if !(cpu.table.finite)(&x[i * GRAIN..x.len().min((i + 1) * GRAIN)]) {
+            all.store(false, Ordering::Relaxed);
+        }
+    });
+    all.into_inner()
 }
 
 pub(crate) fn scale(cpu: &mut Cpu, o: &op::Scale, cx: &mut Cx<'_>) -> Result<(), ComputeError> {

@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 
 use super::Pool;
+use crate::cpu::vector::{LANES, Row16, put_row};
 
 impl Pool {
     /// Calls `f(participant, i, &mut items[i])` for each item.
@@ -138,6 +139,18 @@ impl<T> Tile<'_, T> {
         assert_eq!(self.cols, self.stride, "the tile is as wide as the output");
         // SAFETY: as in `row_mut`; rows of full width follow each other without gaps.
         unsafe { std::slice::from_raw_parts_mut(self.base, self.rows * self.stride) }
+    }
+}
+
+impl Tile<'_, f32> {
+    /// Writes all rows from sums: those of up to 16 columns of each row, then those of the other columns.
+    pub(crate) fn put(&mut self, sums: &[Row16]) {
+        for r in 0..self.rows {
+            let (rows, out) = (self.rows, self.row_mut(r));
+            for (sums, out) in sums[r..].iter().step_by(rows).zip(out.chunks_mut(LANES)) {
+                put_row(sums, out);
+            }
+        }
     }
 }
 
