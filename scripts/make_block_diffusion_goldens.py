@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes testdata/block-diffusion: tiny models of the families that read block by block, and what they must compute.
+"""Makes testdata/block-diffusion: tiny models of families that read block by block, and of one that can, and what
+they must compute.
 
     pip install gguf numpy
     python scripts/make_block_diffusion_goldens.py testdata
@@ -33,6 +34,8 @@ MODELS = {
     "sdar": COMMON | dict(block=4, head_dim=24, ff=96, norms=True),
     "sdar-moe": COMMON | dict(block=8, head_dim=24, ff=32, norms=True, experts=(6, 2)),
     "fast-dllm": COMMON | dict(block=16, head_dim=16, ff=96, bias=True, shifted=True),
+    # without blocks: everything sees everything
+    "a2d-qwen3": COMMON | dict(block=None, head_dim=24, ff=96, norms=True),
 }
 MASK = 511
 # the least distance of a decision from its boundary; logits and probabilities of float32 are 1e-5 away
@@ -95,7 +98,8 @@ def write_model(path, arch, c, w, vocab):
         u32("expert_count", c["experts"][0])
         u32("expert_used_count", c["experts"][1])
         u32("expert_feed_forward_length", c["ff"])
-    g.add_uint32("diffusion.canvas_length", c["block"])
+    if c["block"]:
+        g.add_uint32("diffusion.canvas_length", c["block"])
     g.add_bool("diffusion.shift_logits", c["shifted"])
     g.add_tokenizer_model(vocab["model"])
     g.add_tokenizer_pre(vocab["pre"])
@@ -143,7 +147,7 @@ def rope(x, base):
 
 def block_mask(n, block):
     """[n, n]: row i sees column j."""
-    b = np.arange(n) // block
+    b = np.arange(n) // (block or n)
     return b[None, :] <= b[:, None]
 
 
@@ -210,9 +214,11 @@ def margin(values):
 
 def generate(c, w, prompt, length, config):
     """Rows of a trajectory, and its least margin."""
-    block, rows, least = c["block"], [], [np.inf]
+    # without blocks the canvas is one
+    block, rows, least = c["block"] or length, [], [np.inf]
     x = np.array(prompt + [MASK] * length)
-    assert len(x) % block == 0
+    first = len(prompt) // block * block if c["block"] else len(prompt)
+    assert (len(x) - first) % block == 0
 
     def predict(x):
         logits, _ = forward(c, w, x)
@@ -223,7 +229,7 @@ def generate(c, w, prompt, length, config):
     def no_mask(logits):
         return np.delete(logits, MASK, -1)
 
-    for start in range(len(prompt) // block * block, len(x), block):
+    for start in range(first, len(x), block):
         if c["shifted"] and start >= len(prompt):
             # The pass over what comes before also predicts the first token.
             last, _ = forward(c, w, x[:start])
@@ -287,8 +293,9 @@ def save(path, tensors, metadata):
 
 
 def forward_case(c, w, r):
-    ids = r.integers(20, 500, 5 * c["block"] // 2 + 1)
-    ids[-c["block"]:][::2] = MASK
+    block = c["block"] or 8
+    ids = r.integers(20, 500, 5 * block // 2 + 1)
+    ids[-block:][::2] = MASK
     logits, taps = forward(c, w, ids)
     keep = ["attn_norm-0", "Qcur-0", "Kcur-0", "Vcur-1", "kqv_out-0", "ffn_inp-1", "ffn_out-0", "ffn_moe_topk-0",
             "ffn_moe_weights-1", "ffn_moe_out-0", "l_out-0", "l_out-1", "result_norm"]
@@ -327,6 +334,9 @@ CASES = {
                   ("sampler-threshold", generate, 16, 32, THRESHOLD | dict(block_length=4)),
                   ("sampler-dynamic-threshold", generate, 11, 21,
                    dict(sampler="dynamic-threshold", steps=0, block_length=8, factor=1.5))],
+    "a2d-qwen3": [("forward", forward_case),
+                  ("sampler-low-confidence", generate, 9, 16, dict(sampler="low-confidence", steps=8, block_length=8)),
+                  ("sampler-threshold", generate, 5, 12, THRESHOLD | dict(threshold=0.8))],
 }
 
 
@@ -356,7 +366,7 @@ def check(arch, c, w, ids):
     torch.set_default_dtype(torch.float64)
     torch.float32 = torch.float = torch.float64
     torch.Tensor.float = torch.Tensor.double
-    kind = {"sdar": "Qwen3", "sdar-moe": "Qwen3Moe", "fast-dllm": "Qwen2"}[arch]
+    kind = {"sdar": "Qwen3", "sdar-moe": "Qwen3Moe", "fast-dllm": "Qwen2", "a2d-qwen3": "Qwen3"}[arch]
     sizes = dict(vocab_size=V, hidden_size=D, num_hidden_layers=LAYERS, num_attention_heads=c["heads"],
                  intermediate_size=c["ff"], num_key_value_heads=c["kv"], head_dim=c["head_dim"], rms_norm_eps=c["eps"],
                  rope_parameters={"rope_type": "default", "rope_theta": c["base"]}, tie_word_embeddings=False,
@@ -411,7 +421,7 @@ def main():
     for seed, (arch, c) in enumerate(MODELS.items()):
         w = weights(c, seed + 40)
         if args.check:
-            ids = np.random.default_rng(7).integers(20, 512, 3 * c["block"] + 5)
+            ids = np.random.default_rng(7).integers(20, 512, 3 * (c["block"] or 8) + 5)
             print(arch, *check(arch, c, w, ids))
             continue
         file = f"{arch}-tiny.BF16.gguf"

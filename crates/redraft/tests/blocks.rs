@@ -6,10 +6,12 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use common::{LogitsSink, block_cases, changed, exact, f32_limits, judge, testdata};
-use redraft::arch::{Canvases, Noise};
+use common::{
+    LogitsSink, block_cases, changed, exact, f32_limits, family_cases, judge, oracle_model, testdata,
+};
+use redraft::arch::{Canvases, Noise, Reading};
 use redraft::compute::cpu::CpuLevel;
 use redraft::compute::{KvType, Precision, TapKey};
 use redraft::engine::{
@@ -34,7 +36,10 @@ const SDAR: Family = Family { file: "sdar-tiny.BF16.gguf", cases: 4, shifted: fa
 const SDAR_MOE: Family = Family { file: "sdar-moe-tiny.BF16.gguf", cases: 3, shifted: false };
 const FAST_DLLM: Family = Family { file: "fast-dllm-tiny.BF16.gguf", cases: 4, shifted: true };
 
-const ALL: [Family; 3] = [SDAR, SDAR_MOE, FAST_DLLM];
+/// Without blocks: it reads everything both ways.
+const A2D: Family = Family { file: "a2d-qwen3-tiny.BF16.gguf", cases: 3, shifted: false };
+
+const ALL: [Family; 4] = [SDAR, SDAR_MOE, FAST_DLLM, A2D];
 /// One of each kind, for what takes longer.
 const TWO: [Family; 2] = [SDAR_MOE, FAST_DLLM];
 
@@ -81,6 +86,41 @@ fn the_f64_truth_passes_at_one_in_a_trillion() {
     for family in &ALL {
         judge(&mut Model::open(&family.path(), &options).unwrap(), family.file, &cases, &limits);
     }
+}
+
+/// The same tensors under the name of another architecture, and what its goldens say then.
+#[test]
+fn families_that_can_do_both_do_what_the_file_says() {
+    let renamed = |path: &Path, from: &str, to: &str, change: &dyn Fn(&mut Metadata)| {
+        let g = changed(path, |m| {
+            let keys: Vec<_> = m.iter().map(|(k, v)| (k.to_string(), v.clone())).collect();
+            for (key, value) in keys {
+                if let Some(rest) = key.strip_prefix(from) {
+                    m.set(format!("{to}{rest}"), value);
+                }
+            }
+            m.set("general.architecture", to);
+            change(m);
+        });
+        Model::from_gguf(g, &exact()).unwrap()
+    };
+    // With blocks Qwen 3 is SDAR, and Qwen 2.5 with shifted logits is Fast-dLLM v2.
+    let cases = block_cases();
+    for (family, from, to) in [(&SDAR, "sdar", "a2d-qwen3"), (&FAST_DLLM, "fast-dllm", "a2d-qwen2")] {
+        let mut model = renamed(&family.path(), from, to, &|_| ());
+        assert_eq!(model.shape().reading, Reading::Blocks);
+        assert_eq!(judge(&mut model, family.file, &cases, &f32_limits()), family.cases, "{to}");
+    }
+    // Without blocks Qwen 2 with shifted logits is Dream.
+    let file = "dream-tiny.F16.gguf";
+    let mut model = renamed(&oracle_model(file), "dream", "a2d-qwen2", &|m| {
+        m.set("diffusion.shift_logits", true);
+    });
+    assert_eq!(model.shape().reading, Reading::Whole);
+    assert_eq!(judge(&mut model, file, &family_cases(), &f32_limits()), 7);
+    let silent =
+        renamed(&oracle_model(file), "dream", "a2d-qwen2", &|m| drop(m.remove("diffusion.shift_logits")));
+    assert!(!silent.shape().shifted, "the makers' programs shift nothing unless asked to");
 }
 
 /// What the goldens must hold for the two tests above to mean anything: a tail that shares a block, who sees whom, chunks,

@@ -35,6 +35,8 @@ pub(super) enum Canvas {
     Answer(usize),
     /// [`Reading::Blocks`], with so many tokens of a block where the file does not say.
     Block(usize),
+    /// The file decides: where it says how many tokens a block has it reads in blocks, else as with [`Canvas::Answer`].
+    AnswerOrBlock(usize),
 }
 
 /// Goldens and llama.cpp name by `Qcur` and `Kcur` what goes into the attention, by `ffn_moe_weights` the weights of the
@@ -111,8 +113,12 @@ pub(super) fn load(
         eps,
         rotary: h.rotary("rope.dimension_count", n_rot, "rope.freq_base")?,
     };
-    let (reading, canvas_len, widths) = match family.canvas {
-        Canvas::Answer(len) => (Reading::Whole, len, Vec::new()),
+    let canvas = match family.canvas {
+        Canvas::AnswerOrBlock(len) if meta.contains(super::CANVAS_LEN) => Canvas::Block(len),
+        other => other,
+    };
+    let (reading, canvas_len, widths) = match canvas {
+        Canvas::Answer(len) | Canvas::AnswerOrBlock(len) => (Reading::Whole, len, Vec::new()),
         Canvas::Block(len) => {
             let widths = vec![n_kv_heads * head_dim; kind.n_layers];
             (Reading::Blocks, super::canvas_len(meta, len, notes)?, widths)

@@ -1,5 +1,7 @@
 //! Architectures: one file each, and the list [`ARCHS`].
 
+mod a2d_qwen2;
+mod a2d_qwen3;
 mod diffusion_gemma;
 mod dream;
 mod fast_dllm;
@@ -217,6 +219,8 @@ pub struct Preset {
 
 /// All architectures.
 pub static ARCHS: &[ArchSpec] = &[
+    a2d_qwen2::SPEC,
+    a2d_qwen3::SPEC,
     diffusion_gemma::SPEC,
     dream::SPEC,
     fast_dllm::SPEC,

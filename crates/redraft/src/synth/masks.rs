@@ -1,4 +1,4 @@
-//! Shapes of models of masks: Dream, LLaDA, LLaDA-MoE, RND1, SDAR and Fast-dLLM v2. Fact sheets: `docs/models`.
+//! Shapes of models of masks: Dream, LLaDA, LLaDA-MoE, RND1, SDAR, Fast-dLLM v2 and A2D. Fact sheets: `docs/models`.
 
 use redraft_gguf::{Metadata, Value};
 
@@ -20,6 +20,18 @@ pub(crate) const RND1: &[Preset] = &[Preset {
     about: "RND1 30B-A3B: 48 layers, 128 experts of which 8 are used",
     build: || plan(&RND1_30B),
 }];
+pub(crate) const A2D_QWEN3: &[Preset] = &[
+    Preset {
+        name: "qwen3-0.6b-mdlm",
+        about: "A2D of Qwen 3 0.6B: 28 layers, full mask",
+        build: || plan(&MDLM),
+    },
+    Preset {
+        name: "qwen3-0.6b-bd3lm",
+        about: "A2D of Qwen 3 0.6B: 28 layers, blocks of 32",
+        build: || plan(&BD3LM),
+    },
+];
 pub(crate) const SDAR: &[Preset] =
     &[Preset { name: "sdar-8b", about: "SDAR 8B: 36 layers, dense, blocks of 4", build: || plan(&SDAR_8B) }];
 pub(crate) const SDAR_MOE: &[Preset] = &[Preset {
@@ -58,6 +70,8 @@ pub(super) struct Sizes {
     unshifted: bool,
     /// Tokens of a block, of models that read block by block.
     block_len: Option<u32>,
+    /// The embedding is the output head, too.
+    tied: bool,
     pub(super) vocab: ByteLevel,
 }
 
@@ -79,6 +93,7 @@ const DREAM_7B: Sizes = Sizes {
     eps: 1e-6,
     unshifted: false,
     block_len: None,
+    tied: false,
     vocab: ByteLevel { pre: "qwen2", n: 152_064, end: 151_643, mask: 151_666, mask_text: "<|mask|>" },
 };
 
@@ -165,10 +180,27 @@ const FAST_DLLM_7B: Sizes = Sizes {
     ..DREAM_7B
 };
 
+const MDLM: Sizes = Sizes {
+    arch: "a2d-qwen3",
+    name: "Qwen 3 0.6B A2D MDLM",
+    size_label: "0.6B",
+    n_layers: 28,
+    context_len: 40_960,
+    d_model: 1024,
+    n_heads: 16,
+    d_ff: 3072,
+    block_len: None,
+    tied: true,
+    vocab: ByteLevel { pre: "qwen2", n: 151_936, end: 151_643, mask: 151_669, mask_text: "<|mask|>" },
+    ..SDAR_8B
+};
+
+const BD3LM: Sizes = Sizes { name: "Qwen 3 0.6B A2D BD3LM", block_len: Some(32), ..MDLM };
+
 /// All models, for tests.
 #[cfg(test)]
-pub(super) const ALL: [Sizes; 7] =
-    [DREAM_7B, LLADA_8B, LLADA_MOE_7B, RND1_30B, SDAR_8B, SDAR_30B, FAST_DLLM_7B];
+pub(super) const ALL: [Sizes; 9] =
+    [DREAM_7B, LLADA_8B, LLADA_MOE_7B, RND1_30B, SDAR_8B, SDAR_30B, FAST_DLLM_7B, MDLM, BD3LM];
 
 pub(super) fn plan(s: &Sizes) -> Plan {
     Plan { metadata: metadata(s), tensors: tensors(s) }
@@ -218,10 +250,13 @@ fn tensors(s: &Sizes) -> Vec<TensorPlan> {
     // A matrix whose outputs are `gain` times as large as its inputs, and numbers around a centre.
     let gain = |x: f32, inputs: u64| Fill::Std(x / (inputs as f32).sqrt());
     let around = |x: f32| Fill::Between(0.6 * x, 1.4 * x);
-    add("token_embd.weight".into(), &[n, vocab], Role::Matrix, Fill::Std(1.0));
+    let (role, fill) = if s.tied { (Role::Embedding, gain(1.0, n)) } else { (Role::Matrix, Fill::Std(1.0)) };
+    add("token_embd.weight".into(), &[n, vocab], role, fill);
     // The standard deviation of the logits.
     add("output_norm.weight".into(), &[n], Role::Float, around(5.0));
-    add("output.weight".into(), &[n, vocab], Role::Embedding, gain(1.0, n));
+    if !s.tied {
+        add("output.weight".into(), &[n, vocab], Role::Embedding, gain(1.0, n));
+    }
     for i in 0..s.n_layers {
         let b = |name: &str| format!("blk.{i}.{name}");
         let sensitive = Role::Sensitive { index: i as usize, of: s.n_layers as usize };

@@ -417,6 +417,8 @@ fn models_of_masks_have_their_sizes_and_run() {
         ("sdar", 8.19),
         ("sdar-moe", 30.53),
         ("fast-dllm", 7.62),
+        ("a2d-qwen3", 0.6),
+        ("a2d-qwen3", 0.6),
     ];
     assert_eq!(billions, expected);
     for mut s in masks::ALL {
