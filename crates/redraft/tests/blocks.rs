@@ -1,4 +1,5 @@
-//! Models that read block by block: what is in the cache, where canvases begin and end, and that none of it changes a bit.
+//! Models that read block by block: what is in the cache, where canvases begin and end, and that none of it changes a
+//! bit.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -123,8 +124,8 @@ fn families_that_can_do_both_do_what_the_file_says() {
     assert!(!silent.shape().shifted, "the makers' programs shift nothing unless asked to");
 }
 
-/// What the goldens must hold for the two tests above to mean anything: a tail that shares a block, who sees whom, chunks,
-/// steps that reveal more than one token by a threshold, a given first token.
+/// What the goldens must hold for the two tests above to mean anything: a tail that shares a block, who sees whom,
+/// chunks, steps that reveal more than one token by a threshold, a given first token.
 #[test]
 fn goldens_hold_what_matters() {
     let cases: BTreeMap<_, _> = block_cases().into_iter().collect();
@@ -264,8 +265,8 @@ fn blocks_are_bidirectional_and_causal_among_each_other() {
     assert_eq!(changed, [[false; 4], [true; 4], [true; 4]].concat());
 }
 
-/// Each step of an answer, against a pass over everything before it and the canvas at once. Canvases are whole blocks but
-/// for the first, which is what the prompt leaves of one.
+/// Each step of an answer, against a pass over everything before it and the canvas at once. Canvases are whole blocks
+/// but for the first, which is what the prompt leaves of one.
 #[test]
 fn every_step_has_the_logits_of_the_whole_sequence() {
     for family in &TWO {
@@ -305,7 +306,8 @@ fn every_step_has_the_logits_of_the_whole_sequence() {
                     .collect();
                 let have: Vec<f32> = logits.iter().map(|&x| x as f32).collect();
                 assert_eq!(bits(&have), bits(&want), "{} {len} {n}", family.file);
-                // A shifted model has no row for the first token of a block but in the block before: it is there already.
+                // A shifted model has no row for the first token of a block but in the block before: it is there
+                // already.
                 let given = family.shifted && before.len().is_multiple_of(len);
                 if given {
                     let last = &all[(before.len() - 1) * v..][..v];
@@ -466,8 +468,8 @@ fn a_threshold_is_one_of_the_models_probabilities_where_nothing_is_drawn() {
     assert_ne!(answer(0.5, 0.6), answer(0.5, 1.0));
 }
 
-/// The smaller blocks of a sampler are counted from the start of the model's block: of a canvas of 13 after three tokens of
-/// its block the first smaller block of 8 is 5 long.
+/// The smaller blocks of a sampler are counted from the start of the model's block: of a canvas of 13 after three
+/// tokens of its block the first smaller block of 8 is 5 long.
 #[test]
 fn smaller_blocks_lie_on_the_grid_of_the_blocks() {
     let mut model = SDAR_MOE.open(16, &options());

@@ -51,8 +51,8 @@ fn block_model(name: &str) -> String {
     testdata("block-diffusion/models").join(name).display().to_string()
 }
 
-/// Canvases are blocks but for the first, which is the rest of the prompt's last one, and the makers' parameters are the
-/// defaults.
+/// Canvases are blocks but for the first, which is the rest of the prompt's last one, and the makers' parameters are
+/// the defaults.
 #[test]
 fn a_model_of_blocks_runs_with_its_own_sampler() {
     for (file, canvases, parameters) in [

@@ -1,5 +1,5 @@
-//! Qwen 2 and 2.5 made into a diffusion model by dLLM's A2D: full mask (MDLM) or block by block (BD3LM), as the file says.
-//! Fact sheet: `docs/models/a2d-qwen.md`.
+//! Qwen 2 and 2.5 made into a diffusion model by dLLM's A2D: full mask (MDLM) or block by block (BD3LM), as the file
+//! says. Fact sheet: `docs/models/a2d-qwen.md`.
 
 use redraft_compute::op::RopeStyle;
 

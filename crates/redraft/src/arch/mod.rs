@@ -28,8 +28,8 @@ pub enum Reading {
     /// Prompt and committed canvases are read once, causally, and stay in the KV cache; a canvas sees all of them.
     Cached,
     /// A sequence is cut into blocks from its first token on, and a token sees its own block and those before it. Whole
-    /// blocks of the prompt and finished ones are read once and stay in the KV cache. What the prompt leaves over is read
-    /// again in each step with the first canvas, which is the rest of that block; the later ones are whole blocks.
+    /// blocks of the prompt and finished ones are read once and stay in the KV cache. What the prompt leaves over is
+    /// read again in each step with the first canvas, which is the rest of that block; the later ones are whole blocks.
     Blocks,
     /// Nothing stays: each step reads the whole sequence both ways. The answer is one canvas.
     Whole,
@@ -69,8 +69,8 @@ pub struct Shape {
     pub reading: Reading,
     /// What a canvas begins with.
     pub noise: Noise,
-    /// Tokens that are denoised together; with [`Reading::Blocks`] those of a block. With [`Reading::Whole`] that is the
-    /// answer, however long, and this is its length where nobody says.
+    /// Tokens that are denoised together; with [`Reading::Blocks`] those of a block. With [`Reading::Whole`] that is
+    /// the answer, however long, and this is its length where nobody says.
     pub canvas_len: usize,
     /// The prediction for a position is in the row before it.
     pub shifted: bool,
@@ -104,8 +104,8 @@ impl Shape {
         }
     }
 
-    /// Positions after an answer that a sampler keeps for itself. Where the answer is not read as a whole, nothing would
-    /// see them.
+    /// Positions after an answer that a sampler keeps for itself. Where the answer is not read as a whole, nothing
+    /// would see them.
     pub fn reserved(&self, sampler: &SamplerSpec) -> usize {
         if self.reading == Reading::Whole { sampler.reserved } else { 0 }
     }
@@ -170,9 +170,9 @@ pub trait Arch: Send + Sync {
     /// Final norm of a hidden state, tapped as `result_norm`.
     fn result_norm(&self, b: &mut ProgramBuilder, hidden: Val) -> Result<Val, ComputeError>;
 
-    /// Bidirectional pass over a canvas, with [`Reading::Blocks`] over any tokens after whole blocks. `previous`: the distributions of the step before, `T` rows. Returns what the
-    /// [`head`](Self::head) is applied to, one row per position of the canvas: the final normed hidden state
-    /// `[T, d_model]`.
+    /// Bidirectional pass over a canvas, with [`Reading::Blocks`] over any tokens after whole blocks. `previous`: the
+    /// distributions of the step before, `T` rows. Returns what the [`head`](Self::head) is applied to, one row per
+    /// position of the canvas: the final normed hidden state `[T, d_model]`.
     fn canvas(
         &self,
         b: &mut ProgramBuilder,

@@ -282,8 +282,8 @@ pub(crate) fn prompt(
 ///
 /// # Errors
 /// An id outside the vocabulary; as many open positions or uniform numbers as the canvas has not; more than a temperature
-/// asked of a model that has no mask token; guidance asked of one whose prompt is in the cache; those of the ops, naming
-/// layer and tap.
+/// asked of a model that has no mask token; guidance asked of one whose prompt is in the cache; those of the ops,
+/// naming layer and tap.
 pub fn canvas_pass(
     model: &mut Model,
     session: &Session,

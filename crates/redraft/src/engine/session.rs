@@ -65,8 +65,8 @@ impl Session {
 
     /// Makes the cache hold exactly `prompt`: what it shares with the cached tokens from the start is kept,
     /// the rest is computed; all of it where sliding layers have lost what those tokens see. With [`Reading::Blocks`]
-    /// `prompt` is whole blocks, and whole blocks are kept: the tokens of a block see each other. `progress` gets tokens
-    /// done and tokens in all, before the first chunk and after each one. Returns how many tokens were kept.
+    /// `prompt` is whole blocks, and whole blocks are kept: the tokens of a block see each other. `progress` gets
+    /// tokens done and tokens in all, before the first chunk and after each one. Returns how many tokens were kept.
     ///
     /// # Errors
     /// [`Error::Interrupted`] when `progress` breaks; those of [`extend`](Self::extend). The cache then holds a shorter
@@ -102,8 +102,8 @@ impl Session {
         Ok(shared)
     }
 
-    /// Makes [`next`](Self::next) known where the cache was cut since: reads the last block again. Returns how many tokens
-    /// that were.
+    /// Makes [`next`](Self::next) known where the cache was cut since: reads the last block again. Returns how many
+    /// tokens that were.
     ///
     /// # Errors
     /// Those of [`extend`](Self::extend).

@@ -1,5 +1,5 @@
-//! Reveals as many tokens at once as their probabilities vouch for: with `n` tokens of falling probability `c`, the more
-//! they are the surer the last one has to be (Wu, Zhang, Xue, Liu, Diao, Zhu, Luo, Han and Xie, "Fast-dLLM", 2025,
+//! Reveals as many tokens at once as their probabilities vouch for: with `n` tokens of falling probability `c`, the
+//! more they are the surer the last one has to be (Wu, Zhang, Xue, Liu, Diao, Zhu, Luo, Han and Xie, "Fast-dLLM", 2025,
 //! section 3.3: the largest `n` with `(n + 1) (1 - c[n]) < factor`). See [`Blocks`].
 
 use super::masks::{self, Blocks, Draw};

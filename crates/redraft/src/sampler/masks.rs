@@ -66,8 +66,8 @@ pub(super) const ALG_TEMP: ParamSpec = ParamSpec {
 pub(super) const BLOCK_LENGTH: ParamSpec = ParamSpec {
     name: "block_length",
     flag: "block-length",
-    doc: "positions are revealed in blocks of so many from left to right, of which the last may be shorter; 0 takes the \
-          canvas for one",
+    doc: "positions are revealed in blocks of so many from left to right, the last may be shorter; 0 takes the canvas for \
+          one",
     default: 32.0,
     range: Range::Int { min: 0, max: 65536 },
     gguf_key: None,
@@ -252,8 +252,8 @@ pub(super) fn planned() -> Reach {
 }
 
 /// LLaDA's schedule: blocks from left to right, each with its share of the steps; how many positions each step reveals
-/// at least is fixed when the canvas begins, evenly, the first steps of a block one more where it does not come out even.
-/// Where a canvas is the rest of a block of the model, blocks are counted from the start of that one.
+/// at least is fixed when the canvas begins, evenly, the first steps of a block one more where it does not come out
+/// even. Where a canvas is the rest of a block of the model, blocks are counted from the start of that one.
 pub(super) struct Blocks {
     steps: usize,
     block_length: usize,

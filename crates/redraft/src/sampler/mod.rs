@@ -225,8 +225,8 @@ pub trait Sampler: Send {
     /// What it wants of a step.
     fn ask(&self, step: usize) -> Ask;
 
-    /// A new canvas begins, whose `len` positions are to be decided; of models that read block by block the first may be
-    /// already. `before`: positions of its block that come before it, where it is the rest of a block.
+    /// A new canvas begins, whose `len` positions are to be decided; of models that read block by block the first may
+    /// be already. `before`: positions of its block that come before it, where it is the rest of a block.
     fn begin(&mut self, len: usize, before: usize);
 
     /// Decides on a step. All slices have the length of the canvas.

@@ -1,5 +1,6 @@
-//! Reveals all tokens that are likely enough, in each step at least one (`low_confidence_dynamic` of SDAR, the threshold
-//! of Fast-dLLM: Wu, Zhang, Xue, Liu, Diao, Zhu, Luo, Han and Xie, "Fast-dLLM", 2025, section 3.3). See [`Blocks`].
+//! Reveals all tokens that are likely enough, in each step at least one (`low_confidence_dynamic` of SDAR, the
+//! threshold of Fast-dLLM: Wu, Zhang, Xue, Liu, Diao, Zhu, Luo, Han and Xie, "Fast-dLLM", 2025, section 3.3). See
+//! [`Blocks`].
 
 use super::masks::{self, Blocks, Draw};
 use super::{Ask, ParamSpec, Range, SamplerSpec};

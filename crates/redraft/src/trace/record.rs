@@ -201,7 +201,8 @@ impl GenerationRecorder {
     }
 
     /// The recording, with the prompt and what was committed after it. All rows have the length of a canvas: where the
-    /// first one is the rest of a block, the end of the prompt stands before it in its rows, and `n_lead` says how much.
+    /// first one is the rest of a block, the end of the prompt stands before it in its rows, and `n_lead` says how
+    /// much.
     pub fn finish(self, prompt: &[u32], committed: &[u32]) -> TraceFile {
         let mut f = TraceFile::default();
         let (n, c) = (self.steps, self.canvas_len);
@@ -271,7 +272,8 @@ impl GenerationRecorder {
     }
 }
 
-/// Puts something before each of the first `rows` rows, which have `len` elements, so that they are as long as the others.
+/// Puts something before each of the first `rows` rows, which have `len` elements, so that they are as long as the
+/// others.
 #[derive(Debug, Clone, Copy)]
 struct Widen {
     rows: usize,

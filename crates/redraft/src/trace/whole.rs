@@ -1,6 +1,6 @@
-//! Goldens of models of masks: a forward pass over `ids` at once, and trajectories of their samplers, whose rows are whole
-//! sequences (prompt, canvases, and what a sampler puts after them). Of models that read block by block they show what the
-//! cache must not change.
+//! Goldens of models of masks: a forward pass over `ids` at once, and trajectories of their samplers, whose rows are
+//! whole sequences (prompt, canvases, and what a sampler puts after them). Of models that read block by block they show
+//! what the cache must not change.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

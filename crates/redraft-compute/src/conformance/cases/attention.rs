@@ -101,8 +101,8 @@ pub(super) fn add(list: &mut Vec<Case>) {
     blocks(list);
 }
 
-/// Blocks that end inside a panel of queries or of keys, at its end, or with the pass; with whole blocks in the cache and
-/// with a part of one.
+/// Blocks that end inside a panel of queries or of keys, at its end, or with the pass; with whole blocks in the cache
+/// and with a part of one.
 fn blocks(list: &mut Vec<Case>) {
     let lengths =
         [(0, 1, 1), (0, 5, 4), (4, 8, 4), (3, 16, 5), (15, 17, 32), (16, 40, 8), (32, 32, 32), (257, 33, 64)];
