@@ -598,6 +598,12 @@ fn recordings_and_receipts_repeat() {
             let repeated = like(&mut model, &file, None).unwrap();
             let report = compare(&file, &repeated, &Limits { all: true, ..f32_limits() });
             assert!(report.ok, "{name}: {report:#?}");
+            if file.tensors.contains_key("n_lead") {
+                let mut other = file.clone();
+                other.tensors.remove("n_lead");
+                let e = like(&mut model, &other, None).unwrap_err().to_string();
+                assert!(e.contains("init_canvas: expected canvases as the prompt makes them"), "{e}");
+            }
             let recording = Recording::read(&file, 512).unwrap();
             assert_eq!(recording.answer(usize::MAX), done.ids);
             let shown: Vec<_> = recording
