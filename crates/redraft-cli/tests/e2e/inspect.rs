@@ -50,10 +50,14 @@ fn an_unknown_architecture_is_shown_all_the_same() {
     let v = json(&["inspect", &path]);
     assert_eq!((&v["architecture"], &v["supported"]), (&"quux".into(), &false.into()));
     assert_eq!(v["parameters"], 6);
-    assert!(ok(&["inspect", &path]).contains("quux (not supported; redraft runs diffusion-gemma"));
+    let shown = ok(&["inspect", &path]);
+    assert!(
+        shown.contains("quux (not supported; redraft runs a2d-qwen2, ")
+            && shown.contains(", diffusion-gemma, ")
+    );
     let done = redraft(&["run", "-m", &path, "x"]);
     assert_eq!(done.code, Some(2));
-    let want = "architecture `quux` is not supported; supported: diffusion-gemma";
+    let want = "architecture `quux` is not supported; supported: a2d-qwen2, ";
     assert!(done.err.contains(want), "{}", done.err);
 }
 

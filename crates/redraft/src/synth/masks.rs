@@ -1,4 +1,4 @@
-//! Shapes of models of masks: Dream, LLaDA, LLaDA-MoE and RND1. Fact sheets: `docs/models`.
+//! Shapes of models of masks: Dream, LLaDA, LLaDA-MoE, RND1, SDAR, Fast-dLLM v2 and A2D. Fact sheets: `docs/models`.
 
 use redraft_gguf::{Metadata, Value};
 
@@ -19,6 +19,30 @@ pub(crate) const RND1: &[Preset] = &[Preset {
     name: "rnd1-30b-a3b",
     about: "RND1 30B-A3B: 48 layers, 128 experts of which 8 are used",
     build: || plan(&RND1_30B),
+}];
+pub(crate) const A2D_QWEN3: &[Preset] = &[
+    Preset {
+        name: "qwen3-0.6b-mdlm",
+        about: "A2D of Qwen 3 0.6B: 28 layers, full mask",
+        build: || plan(&MDLM),
+    },
+    Preset {
+        name: "qwen3-0.6b-bd3lm",
+        about: "A2D of Qwen 3 0.6B: 28 layers, blocks of 32",
+        build: || plan(&BD3LM),
+    },
+];
+pub(crate) const SDAR: &[Preset] =
+    &[Preset { name: "sdar-8b", about: "SDAR 8B: 36 layers, dense, blocks of 4", build: || plan(&SDAR_8B) }];
+pub(crate) const SDAR_MOE: &[Preset] = &[Preset {
+    name: "sdar-30b-a3b",
+    about: "SDAR 30B-A3B: 48 layers, 128 experts of which 8 are used, blocks of 4",
+    build: || plan(&SDAR_30B),
+}];
+pub(crate) const FAST_DLLM: &[Preset] = &[Preset {
+    name: "fast-dllm-v2-7b",
+    about: "Fast-dLLM v2 7B: 28 layers, dense, blocks of 32",
+    build: || plan(&FAST_DLLM_7B),
 }];
 
 /// Sizes of a model, in the words of the GGUF keys.
@@ -44,6 +68,10 @@ pub(super) struct Sizes {
     eps: f32,
     /// Whether the file says that logits are not shifted.
     unshifted: bool,
+    /// Tokens of a block, of models that read block by block.
+    block_len: Option<u32>,
+    /// The embedding is the output head, too.
+    tied: bool,
     pub(super) vocab: ByteLevel,
 }
 
@@ -64,6 +92,8 @@ const DREAM_7B: Sizes = Sizes {
     rope_base: 1e6,
     eps: 1e-6,
     unshifted: false,
+    block_len: None,
+    tied: false,
     vocab: ByteLevel { pre: "qwen2", n: 152_064, end: 151_643, mask: 151_666, mask_text: "<|mask|>" },
 };
 
@@ -120,9 +150,57 @@ const RND1_30B: Sizes = Sizes {
     ..LLADA_MOE_7B
 };
 
+const SDAR_8B: Sizes = Sizes {
+    arch: "sdar",
+    name: "SDAR 8B",
+    size_label: "8B",
+    n_layers: 36,
+    d_model: 4096,
+    d_ff: 12_288,
+    n_kv_heads: 8,
+    experts: None,
+    ..SDAR_30B
+};
+
+const SDAR_30B: Sizes = Sizes {
+    arch: "sdar-moe",
+    name: "SDAR 30B-A3B",
+    unshifted: true,
+    block_len: Some(4),
+    vocab: ByteLevel { pre: "qwen2", n: 151_936, end: 151_643, mask: 151_669, mask_text: "<|MASK|>" },
+    ..RND1_30B
+};
+
+const FAST_DLLM_7B: Sizes = Sizes {
+    arch: "fast-dllm",
+    name: "Fast-dLLM v2 7B",
+    context_len: 32_768,
+    block_len: Some(32),
+    vocab: ByteLevel { pre: "qwen2", n: 152_064, end: 151_643, mask: 151_665, mask_text: "|<MASK>|" },
+    ..DREAM_7B
+};
+
+const MDLM: Sizes = Sizes {
+    arch: "a2d-qwen3",
+    name: "Qwen 3 0.6B A2D MDLM",
+    size_label: "0.6B",
+    n_layers: 28,
+    context_len: 40_960,
+    d_model: 1024,
+    n_heads: 16,
+    d_ff: 3072,
+    block_len: None,
+    tied: true,
+    vocab: ByteLevel { pre: "qwen2", n: 151_936, end: 151_643, mask: 151_669, mask_text: "<|mask|>" },
+    ..SDAR_8B
+};
+
+const BD3LM: Sizes = Sizes { name: "Qwen 3 0.6B A2D BD3LM", block_len: Some(32), ..MDLM };
+
 /// All models, for tests.
 #[cfg(test)]
-pub(super) const ALL: [Sizes; 4] = [DREAM_7B, LLADA_8B, LLADA_MOE_7B, RND1_30B];
+pub(super) const ALL: [Sizes; 9] =
+    [DREAM_7B, LLADA_8B, LLADA_MOE_7B, RND1_30B, SDAR_8B, SDAR_30B, FAST_DLLM_7B, MDLM, BD3LM];
 
 pub(super) fn plan(s: &Sizes) -> Plan {
     Plan { metadata: metadata(s), tensors: tensors(s) }
@@ -153,6 +231,9 @@ fn metadata(s: &Sizes) -> Metadata {
     if s.unshifted {
         m.set("diffusion.shift_logits", false);
     }
+    if let Some(len) = s.block_len {
+        m.set("diffusion.canvas_length", len);
+    }
     vocab::set_byte_level(&mut m, &s.vocab);
     m
 }
@@ -169,10 +250,13 @@ fn tensors(s: &Sizes) -> Vec<TensorPlan> {
     // A matrix whose outputs are `gain` times as large as its inputs, and numbers around a centre.
     let gain = |x: f32, inputs: u64| Fill::Std(x / (inputs as f32).sqrt());
     let around = |x: f32| Fill::Between(0.6 * x, 1.4 * x);
-    add("token_embd.weight".into(), &[n, vocab], Role::Matrix, Fill::Std(1.0));
+    let (role, fill) = if s.tied { (Role::Embedding, gain(1.0, n)) } else { (Role::Matrix, Fill::Std(1.0)) };
+    add("token_embd.weight".into(), &[n, vocab], role, fill);
     // The standard deviation of the logits.
     add("output_norm.weight".into(), &[n], Role::Float, around(5.0));
-    add("output.weight".into(), &[n, vocab], Role::Embedding, gain(1.0, n));
+    if !s.tied {
+        add("output.weight".into(), &[n, vocab], Role::Embedding, gain(1.0, n));
+    }
     for i in 0..s.n_layers {
         let b = |name: &str| format!("blk.{i}.{name}");
         let sensitive = Role::Sensitive { index: i as usize, of: s.n_layers as usize };

@@ -134,9 +134,10 @@ impl Recording {
             file.check_rows(name, found, n, len)?;
         }
 
+        let lead = file.lead(len)?;
         let mut steps: Vec<RecordedStep> = Vec::with_capacity(n);
         for (i, &canvas) in index.iter().enumerate() {
-            let row = i * len..(i + 1) * len;
+            let row = i * len + if canvas == 0 { lead } else { 0 }..(i + 1) * len;
             let before = steps.last().filter(|s| s.canvas as i64 == canvas);
             steps.push(RecordedStep {
                 canvas: usize::try_from(canvas).unwrap_or(usize::MAX),
@@ -244,6 +245,20 @@ mod tests {
         assert_eq!((r.answer(1), r.answer(2)), (&[][..], &[13][..]), "14 ends it");
     }
 
+    /// The first of the two positions of the first canvas's rows is the end of the prompt.
+    #[test]
+    fn the_end_of_a_prompt_is_no_part_of_a_canvas() {
+        let mut f = file();
+        f.insert("n_lead", vec![1], Elements::I32(vec![1]));
+        let r = Recording::read(&f, 20).unwrap();
+        let canvases: Vec<_> = r.steps.iter().map(|s| s.event().canvas_in.to_vec()).collect();
+        assert_eq!(canvases, [vec![2], vec![4], vec![5, 6]]);
+        assert_eq!(r.steps[1].event().result.entropy, [0.0]);
+        assert!(r.answer(9).is_empty(), "its argmax is an end");
+        f.metadata.clear();
+        assert_eq!(Recording::read(&f, 20).unwrap().answer(9), [14]);
+    }
+
     #[test]
     fn the_answer_is_what_the_user_got() {
         let answer = |facts: &[(&str, &str)], change: &dyn Fn(&mut TraceFile)| {
@@ -274,6 +289,10 @@ mod tests {
         assert!(problem(&|f| _ = f.tensors.remove("canvas_index"), 20).contains("run --trace"));
         assert!(problem(&|f| _ = f.tensors.remove("entropy"), 20).contains("tensor entropy is missing"));
         let i = |x: &[i32]| Elements::I32(x.to_vec());
+        assert!(
+            problem(&|f| f.insert("n_lead", vec![1], i(&[2])), 20)
+                .contains("n_lead: expected one number below 2")
+        );
         assert!(problem(&|f| f.insert("argmax", vec![5], i(&[1; 5])), 20).contains("3 rows of 2"));
         assert!(problem(&|f| f.insert("stop", vec![2], i(&[0; 2])), 20).contains("3 rows of 1"));
         assert!(problem(&|f| f.insert("canvas_index", vec![0], i(&[])), 20).contains("from 0 in order"));

@@ -1,0 +1,28 @@
+//! Qwen 3 made into a diffusion model by dLLM's A2D: full mask (MDLM) or block by block (BD3LM), as the file says.
+//! Fact sheet: `docs/models/a2d-qwen.md`.
+
+use redraft_compute::op::RopeStyle;
+
+use super::ArchSpec;
+use super::masked::{self, Canvas, Family};
+use crate::sampler::LOW_CONFIDENCE;
+
+pub(super) const SPEC: ArchSpec = ArchSpec {
+    name: FAMILY.name,
+    about: "A2D: Qwen 3 with a full or a block-causal mask",
+    load: |gguf, w, notes| masked::load(&FAMILY, gguf, w, notes),
+    sampler: Some(&LOW_CONFIDENCE),
+    defaults: &[],
+    tap_names: masked::TAP_NAMES,
+    presets: crate::synth::A2D_QWEN3,
+};
+
+const FAMILY: Family = Family {
+    name: "a2d-qwen3",
+    rope: RopeStyle::Neox,
+    bias: false,
+    head_norms: true,
+    experts: None,
+    shifted: false,
+    canvas: Canvas::AnswerOrBlock(128),
+};
