@@ -1,5 +1,7 @@
 //! Models whose canvas begins as mask tokens: `run`, its trace and receipt, `replay`, `verify`, and what does not apply.
 
+use redraft::gguf::{Array, Gguf, GgufWriter};
+
 use crate::{json, ok, redraft, testdata};
 
 fn model(name: &str) -> String {
@@ -71,4 +73,68 @@ fn what_does_not_apply_is_refused_by_its_flag() {
         let done = redraft(&[&["run", "-m", file, "--tokens", "20", "-n", "4"], flags].concat());
         assert!(done.code == Some(2) && done.err.contains(said), "{flags:?}: {:?} {}", done.code, done.err);
     }
+}
+
+/// Prompts without `--raw`, although no file here has a chat template: equal to the ones that are written out.
+#[test]
+fn a_file_without_a_template_takes_the_one_of_its_vocabulary() {
+    let dir = tempfile::tempdir().unwrap();
+    let instruct = dir.path().join("instruct.gguf").display().to_string();
+    with_headers(&model("llada-tiny.BF16.gguf"), &instruct);
+    let (dream, llada) = (model("dream-tiny.F16.gguf"), model("llada-tiny.BF16.gguf"));
+    for (file, name, rendered) in [
+        (
+            &dream,
+            "dream",
+            "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n\
+             <|im_start|>assistant\n",
+        ),
+        (&llada, "qa", "Question: hi\nAnswer:"),
+        (
+            &instruct,
+            "llama3",
+            "<|startoftext|><|start_header_id|>user<|end_header_id|>\n\nhi<|eot_id|>\
+             <|start_header_id|>assistant<|end_header_id|>\n\n",
+        ),
+    ] {
+        let run = |rest: &[&str]| redraft(&[&["run", "-m", file, "-n", "4", "--json"], rest].concat());
+        let done = run(&["hi"]);
+        assert_eq!(done.code, Some(0), "{}", done.err);
+        let said = format!("the model file has no chat template; taking the built-in {name} (");
+        assert!(done.err.contains(&said), "{name}: {}", done.err);
+        let asked = run(&["--chat-template", name, "hi"]);
+        assert!(!asked.err.contains("template"), "{}", asked.err);
+        let parts = |out: &str| {
+            let v: serde_json::Value = serde_json::from_str(out).unwrap();
+            (v["digest"].clone(), v["usage"]["prompt_tokens"].as_u64())
+        };
+        let raw = run(&["--raw", rendered]);
+        assert_eq!(parts(&done.out), parts(&raw.out), "{name}");
+        assert_eq!(parts(&asked.out), parts(&raw.out), "{name}");
+    }
+    let done = redraft(&["run", "-m", &dream, "--chat-template", "llama4", "hi"]);
+    assert_eq!(done.code, Some(2));
+    assert!(
+        done.err.contains("expected a file, or one of gemma4, llama3, ling, dream, chatml, qa"),
+        "{}",
+        done.err
+    );
+}
+
+/// Writes the model with markers of an instruct model in place of three tokens of text.
+fn with_headers(from: &str, to: &str) {
+    let g = Gguf::open(from.as_ref(), &Default::default()).unwrap();
+    let mut meta = g.metadata().clone();
+    let mut tokens: Vec<&str> = g.metadata().str_array("tokenizer.ggml.tokens").unwrap().iter().collect();
+    let mut types = g.metadata().i32_array("tokenizer.ggml.token_type").unwrap();
+    for (id, marker) in (500..).zip(["<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]) {
+        (tokens[id], types[id]) = (marker, 3);
+    }
+    meta.set("tokenizer.ggml.tokens", Array::Str(tokens.into_iter().collect()));
+    meta.set("tokenizer.ggml.token_type", Array::I32(types));
+    let mut w = GgufWriter::with_metadata(meta);
+    g.tensors().iter().for_each(|t| w.add_tensor(&t.name, &t.dims, t.dtype).unwrap());
+    let mut out = w.begin(Vec::new()).unwrap();
+    g.tensors().iter().for_each(|t| out.write_tensor(&t.name, &g.tensor_bytes(t)).unwrap());
+    std::fs::write(to, out.finish().unwrap()).unwrap();
 }
