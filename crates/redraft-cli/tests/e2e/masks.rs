@@ -80,7 +80,7 @@ fn what_does_not_apply_is_refused_by_its_flag() {
 fn a_file_without_a_template_takes_the_one_of_its_vocabulary() {
     let dir = tempfile::tempdir().unwrap();
     let instruct = dir.path().join("instruct.gguf").display().to_string();
-    with_headers(&model("llada-tiny.BF16.gguf"), &instruct);
+    with_headers(&model("llada-tiny.BF16.gguf"), &instruct).unwrap();
     let (dream, llada) = (model("dream-tiny.F16.gguf"), model("llada-tiny.BF16.gguf"));
     for (file, name, rendered) in [
         (
@@ -122,19 +122,23 @@ fn a_file_without_a_template_takes_the_one_of_its_vocabulary() {
 }
 
 /// Writes the model with markers of an instruct model in place of three tokens of text.
-fn with_headers(from: &str, to: &str) {
-    let g = Gguf::open(from.as_ref(), &Default::default()).unwrap();
+fn with_headers(from: &str, to: &str) -> Result<(), Box<dyn std::error::Error>> {
+    let g = Gguf::open(from.as_ref(), &Default::default())?;
     let mut meta = g.metadata().clone();
-    let mut tokens: Vec<&str> = g.metadata().str_array("tokenizer.ggml.tokens").unwrap().iter().collect();
-    let mut types = g.metadata().i32_array("tokenizer.ggml.token_type").unwrap();
+    let mut tokens: Vec<&str> = g.metadata().str_array("tokenizer.ggml.tokens")?.iter().collect();
+    let mut types = g.metadata().i32_array("tokenizer.ggml.token_type")?;
     for (id, marker) in (500..).zip(["<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]) {
         (tokens[id], types[id]) = (marker, 3);
     }
     meta.set("tokenizer.ggml.tokens", Array::Str(tokens.into_iter().collect()));
     meta.set("tokenizer.ggml.token_type", Array::I32(types));
     let mut w = GgufWriter::with_metadata(meta);
-    g.tensors().iter().for_each(|t| w.add_tensor(&t.name, &t.dims, t.dtype).unwrap());
-    let mut out = w.begin(Vec::new()).unwrap();
-    g.tensors().iter().for_each(|t| out.write_tensor(&t.name, &g.tensor_bytes(t)).unwrap());
-    std::fs::write(to, out.finish().unwrap()).unwrap();
+    for t in g.tensors() {
+        w.add_tensor(&t.name, &t.dims, t.dtype)?;
+    }
+    let mut out = w.begin(Vec::new())?;
+    for t in g.tensors() {
+        out.write_tensor(&t.name, &g.tensor_bytes(t))?;
+    }
+    Ok(std::fs::write(to, out.finish()?)?)
 }
