@@ -1,13 +1,15 @@
 //! What the families share that read the whole sequence, prompt and canvas, in one bidirectional pass and denoise mask
 //! tokens. Each family says in its own file where it differs.
 
-use redraft_compute::op::{Distribution, Head, RopeStyle};
+use redraft_compute::op::{Distribution, Head, RopeStyle, Routing};
 use redraft_compute::{ComputeError, KvLayout, ProgramBuilder, Val};
 use redraft_gguf::{Gguf, Metadata, Value};
 
 use super::{Arch, Hyper, Noise, Reading, Shape};
 use crate::Error;
-use crate::layers::{AttentionKind, FeedForwardKind, HeadNorms, Heads, Transformer, TransformerKind};
+use crate::layers::{
+    AttentionKind, ExpertsKind, FeedForwardKind, HeadNorms, Heads, Transformer, TransformerKind,
+};
 use crate::weights::WeightLoader;
 
 /// Where a family differs from the others.
@@ -73,12 +75,15 @@ pub(super) fn load(
         None => FeedForwardKind::Dense(h.size("feed_forward_length", 1 << 24)?),
         Some(renormalize) => {
             let n = h.size("expert_count", 1 << 16)?;
-            FeedForwardKind::Experts {
+            FeedForwardKind::Experts(ExpertsKind {
                 n,
-                n_used: h.size("expert_used_count", n)?,
                 d_expert: h.size("expert_feed_forward_length", 1 << 24)?,
-                renormalize,
-            }
+                routing: Routing::softmax(h.size("expert_used_count", n)?, renormalize),
+                biased: false,
+                scale: None,
+                shared: None,
+                dense: (0, 0),
+            })
         }
     };
     let eps = h.positive("attention.layer_norm_rms_epsilon")?;
