@@ -42,7 +42,8 @@ impl Reading {
 pub enum Noise {
     /// Random tokens. Every position is open in every step.
     Uniform,
-    /// The mask token. A position is open while it holds it, and then stays as it is; no prediction is this token.
+    /// The mask token. A position is open while it holds it, and then stays as it is unless a sampler edits; no prediction
+    /// is this token.
     Mask(u32),
 }
 

@@ -440,7 +440,7 @@ impl Canvas<'_> {
                 lead: self.lead,
                 ids: &ids,
                 tail: &tail,
-                open: masked,
+                open: masked.filter(|_| !ask.edit),
                 previous,
                 sampling: Some(Sampling { ask, uniform: &uniform }),
             };
@@ -468,7 +468,7 @@ impl Canvas<'_> {
                 choice: &choice,
                 end_ids: &self.request.end_ids,
             });
-            if decision.stop.is_none() && self.ended(noise, &decision.canvas) {
+            if decision.stop.is_none() && !ask.edit && self.ended(noise, &decision.canvas) {
                 decision.stop = Some(Stop::Converged);
             }
             accepted_per_step.push(decision.n_accepted());
