@@ -240,6 +240,75 @@ def save(name, tensors, metadata):
     save_file(tensors, OUT / f"llada2-tiny.BF16.{name}.safetensors", {"model": FILE, "case": name, **metadata})
 
 
+def decode(w, prompt, gen_length, threshold, edit_threshold=None, post_steps=0):
+    """Block after block, greedy; the mask token is never revealed. Each step reveals the masks whose token has a higher
+    probability than the threshold, the likeliest one always; with an edit threshold it also replaces tokens that are not
+    of the prompt, and goes on when no mask is left, until nothing changes or `post_steps` steps have had no masks.
+    As in SGLang's `JointThreshold` and dInfer, without its penalty. Returns the rows, one per step, and how close any
+    decision was.
+    """
+    rows, closest = {k: [] for k in ("x_in", "x_out", "revealed", "confidence", "k")}, 1.0
+    x = np.concatenate([prompt, np.full(gen_length, MASK)])
+    start = len(prompt)
+    while start < len(x):
+        end, posts = start - start % BLOCK + BLOCK, 0
+        while True:
+            masked = x[start:end] == MASK
+            if not masked.any():
+                posts += 1
+            logits = forward(w, x[:end])[start:end]
+            p = np.exp(logits - logits.max(-1, keepdims=True))
+            p /= p.sum(-1, keepdims=True)
+            p[:, MASK] = 0  # counted, never chosen
+            best, two = p.argmax(-1), np.sort(p, -1)[:, -2:]
+            chance = two[:, 1]
+            change = masked & (chance > threshold)
+            limits = [np.where(masked, np.abs(chance - threshold), 1)]
+            if masked.any() and not change.any():
+                change[np.where(masked, chance, -1).argmax()] = True
+                order = np.sort(chance[masked])
+                limits.append(np.diff(order[-2:]))
+            if edit_threshold is not None:
+                differs = ~masked & (best != x[start:end])
+                change |= differs & (chance > edit_threshold)
+                limits.append(np.where(differs, np.abs(chance - edit_threshold), 1))
+            could_change = masked | (edit_threshold is not None)
+            limits.append(np.where(could_change, (two[:, 1] - two[:, 0]) / two[:, 1], 1))
+            closest = min([closest] + [m.min() for m in limits if m.size])
+            out = np.where(change, best, x[start:end])
+            confidence, revealed = np.zeros(len(x)), np.zeros(len(x), np.uint8)
+            confidence[start:end], revealed[start:end] = np.where(could_change, chance, 0), change
+            rows["x_in"].append(x.copy())
+            x[start:end] = out
+            left = (out == MASK).any()
+            for k, v in (("x_out", x.copy()), ("revealed", revealed), ("confidence", confidence),
+                         ("k", masked.sum() - (out == MASK).sum())):
+                rows[k].append(v)
+            if not left and (edit_threshold is None or not change.any() or posts >= post_steps):
+                break
+        start = end
+    return {k: np.array(v) for k, v in rows.items()}, x, closest
+
+
+def trajectory(w, name, rng, wanted, gen_length, **settings):
+    """A run that is what the case is about, in which f32 decides as f64."""
+    for _ in range(500):
+        prompt = rng.integers(20, 506, BLOCK + 3)
+        rows, final, closest = decode(w, prompt, gen_length, **settings)
+        if closest > 5e-4 and wanted(rows):
+            break
+    else:
+        raise SystemExit(f"{name}: no such run")
+    edits = ((rows["x_in"] != MASK) & (rows["x_in"] != rows["x_out"])).sum(-1)
+    print(f"{name}: {len(edits)} steps, edits {edits.tolist()}, revealed {rows['k'].tolist()}, closest {closest:.1e}")
+    config = {"sampler": name.removeprefix("sampler-").rsplit(".")[0], "gen_length": gen_length, "steps": 0,
+              "temperature": 0, **settings}
+    kinds = {"confidence": np.float32, "revealed": np.uint8}
+    tensors = {k: v.astype(kinds.get(k, np.int32)) for k, v in rows.items()}
+    tensors |= {"prompt_ids": prompt.astype(np.int32), "final": final.astype(np.int32)}
+    save(name, tensors, {"config": json.dumps(config), "reference": "NumPy, float64, block-causal mask"})
+
+
 def sequence(rng, n, masked):
     ids = rng.integers(20, 506, n)
     ids[rng.permutation(np.arange(n // 2, n))[:masked]] = MASK
@@ -268,6 +337,21 @@ def main():
         keep = taps if name == "forward" else {}
         tensors = {k: v.astype(np.int32 if "topk" in k else np.float32) for k, v in keep.items()}
         save(name, {"ids": ids.astype(np.int32), "logits": logits, **tensors}, reference)
+
+    def edited(rows):
+        return (rows["x_in"] != MASK) & (rows["x_in"] != rows["x_out"])
+
+    # The end of a prompt begins the first block: 5 positions, then blocks of 8.
+    length = 5 + 2 * BLOCK
+    trajectory(w, "sampler-threshold", rng, lambda r: (r["k"] > 2).any() and (r["k"] == 1).any(), length, threshold=0.35)
+    joint = {"threshold": 0.35, "edit_threshold": 0.3}
+    # Edits beside masks and after them, and a block that settles.
+    trajectory(w, "sampler-joint-threshold", rng,
+               lambda r: (edited(r).any(-1) & (r["k"] > 0)).any() and (edited(r).any(-1) & (r["k"] == 0)).any()
+               and (~edited(r).any(-1) & (r["k"] == 0)).any(), length, **joint, post_steps=8)
+    # Blocks that would go on: the steps for edits are used up.
+    trajectory(w, "sampler-joint-threshold.budget", rng, lambda r: (edited(r).any(-1) & (r["k"] == 0)).sum() >= 2,
+               length, threshold=0.1, edit_threshold=0.0, post_steps=2)
 
 
 if __name__ == "__main__":
