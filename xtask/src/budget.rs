@@ -16,9 +16,12 @@ const NAMES: &[(&str, &[&str])] = &[
     ("dream", &["arch/dream.rs", "synth/"]),
     ("llada", &["arch/llada.rs", "arch/llada_moe.rs", "synth/", "tokenizer/"]),
     ("rnd1", &["arch/rnd1.rs", "synth/"]),
+    ("sdar", &["arch/sdar.rs", "arch/sdar_moe.rs", "synth/"]),
+    ("fast-dllm", &["arch/fast_dllm.rs", "synth/"]),
     ("entropy-bound", &["sampler/entropy_bound.rs", "sampler/entropy_bound_monotone.rs"]),
     ("low-confidence", &["sampler/low_confidence.rs"]),
     ("maskgit-plus", &["sampler/maskgit_plus.rs"]),
+    ("dynamic-threshold", &["sampler/dynamic_threshold.rs"]),
     ("topk-margin", &["sampler/topk_margin.rs"]),
 ];
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use redraft::Model;
-use redraft::arch::Reading;
+use redraft::arch::{Reading, Shape};
 use redraft::engine::Request;
 use redraft::sampler::PromptWindow;
 use serde_json::{Map, Value, json};
@@ -12,9 +12,12 @@ use crate::answer::number;
 use crate::version::VERSION;
 
 /// Who sees whom.
-fn mask_rule(reading: Reading, window: PromptWindow) -> String {
-    let keys = match (reading, window) {
+fn mask_rule(shape: &Shape, window: PromptWindow) -> String {
+    let keys = match (shape.reading, window) {
         (Reading::Whole, _) => return "prompt and canvas bidirectional".into(),
+        (Reading::Blocks, _) => {
+            return format!("block-causal, blocks of {} from the start of the sequence", shape.canvas_len);
+        }
         (_, PromptWindow::Exclusive) => "W-1",
         (_, PromptWindow::Inclusive) => "W",
     };
@@ -35,7 +38,7 @@ pub(crate) fn common(model: &Model) -> BTreeMap<String, String> {
         ("numerics", model.numerics().name().to_string()),
         ("kv_type", model.kv_type().name().to_string()),
         ("precision", c.precision.name().to_string()),
-        ("mask_rule", mask_rule(model.shape().reading, PromptWindow::default())),
+        ("mask_rule", mask_rule(model.shape(), PromptWindow::default())),
         ("redraft_version", VERSION.to_string()),
     ];
     facts.into_iter().map(|(k, v)| (k.to_string(), v)).collect()
@@ -56,7 +59,7 @@ pub(crate) fn generation(model: &Model, request: &Request, seed: u64) -> BTreeMa
     }
     config.insert("eos".into(), json!(request.end_ids));
     let mut facts = common(model);
-    facts.insert("mask_rule".into(), mask_rule(model.shape().reading, request.profile.window));
+    facts.insert("mask_rule".into(), mask_rule(model.shape(), request.profile.window));
     facts.insert("sampler".into(), request.sampler.name.into());
     facts.insert("profile".into(), request.profile.name.into());
     facts.insert("max_tokens".into(), request.max_tokens.to_string());

@@ -269,6 +269,9 @@ fn check_attention(op: &'static str, o: &Attention) -> Result<(), ComputeError> 
     if o.cache_layer.is_none() {
         eq(op, "n_past without a cache", 0, o.n_past)?;
     }
+    if o.mask == (Mask::Blocks { len: 0 }) {
+        return Err(wrong(op, "length of a block", "at least 1", 0));
+    }
     if o.n_kv_heads == 0 || !o.n_heads.is_multiple_of(o.n_kv_heads) {
         return Err(wrong(op, "n_heads", format!("a multiple of n_kv_heads = {}", o.n_kv_heads), o.n_heads));
     }

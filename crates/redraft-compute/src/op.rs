@@ -160,6 +160,12 @@ pub enum Mask {
         /// Keys of the prefix that stay visible.
         prefix: Option<usize>,
     },
+    /// Block-causal pass: everything before the query's own block and that block, as far as the pass reaches. Blocks
+    /// are counted from the start of the sequence.
+    Blocks {
+        /// Keys of a block, at least 1.
+        len: usize,
+    },
 }
 
 impl Mask {
@@ -171,6 +177,10 @@ impl Mask {
                 window.map_or(0, |w| end.saturating_sub(w))..end
             }
             Mask::Canvas { prefix } => prefix.map_or(0, |p| n_past.saturating_sub(p))..n_past + rows,
+            Mask::Blocks { len } => {
+                let end = (n_past + row + 1).checked_next_multiple_of(len).unwrap_or(usize::MAX);
+                0..end.min(n_past + rows)
+            }
         }
     }
 }
@@ -553,6 +563,28 @@ impl Op {
             | Op::PickStats(_) => vec![],
             Op::TokenStats(o) => head(&o.logits).collect(),
             Op::TokenSample(o) => head(&o.of.logits).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Against the definition: a query at `i` sees the keys `j` of the pass and before with `j / len <= i / len`.
+    #[test]
+    fn blocks_are_counted_from_the_start_of_the_sequence() {
+        for len in 1..9 {
+            for n_past in 0..10 {
+                for rows in 1..12 {
+                    for row in 0..rows {
+                        let seen = Mask::Blocks { len }.visible(n_past, rows, row);
+                        let sees = |j: &usize| j / len <= (n_past + row) / len;
+                        let expected: Vec<usize> = (0..n_past + rows).filter(sees).collect();
+                        assert_eq!(seen.collect::<Vec<_>>(), expected, "{len} {n_past} {rows} {row}");
+                    }
+                }
+            }
         }
     }
 }

@@ -44,7 +44,7 @@ pub(crate) fn show(
             tokenizer: Arc::clone(model.tokenizer()),
             end_ids: request.end_ids.clone(),
             max_tokens: request.max_tokens,
-            canvas_len: model.shape().canvases(request.max_tokens).1,
+            canvases: model.shape().canvases(request.prompt.len(), request.max_tokens),
             noise: model.shape().noise,
             draws,
             profile: request.profile,

@@ -173,7 +173,10 @@ impl Report {
                 ms_per_step: ms(step_time),
                 wall_tok_s: rate(n, done.timings.total),
                 decode_tok_s: rate(n, done.timings.denoise),
-                in_step_tok_s: rate(model.shape().canvases(request.max_tokens).1, step_time),
+                in_step_tok_s: rate(
+                    model.shape().canvases(request.prompt.len(), request.max_tokens).len,
+                    step_time,
+                ),
             },
             memory: Memory {
                 peak_rss_bytes: peak_rss_bytes(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use redraft::arch::Noise;
+use redraft::arch::{Canvases, Noise};
 use redraft::chat::{Answer, AnswerParser, Delta};
 use redraft::engine::{Event, Philox, StepEvent, first_canvas};
 use redraft::sampler::Profile;
@@ -21,7 +21,7 @@ pub(super) struct Watched {
     pub(super) tokenizer: Arc<Tokenizer>,
     pub(super) end_ids: Vec<u32>,
     pub(super) max_tokens: usize,
-    pub(super) canvas_len: usize,
+    pub(super) canvases: Canvases,
     pub(super) noise: Noise,
     pub(super) draws: Philox,
     pub(super) profile: &'static Profile,
@@ -129,7 +129,7 @@ impl Watch {
     fn noise(&mut self, canvas: usize) -> anyhow::Result<()> {
         let Shown::Canvas(live, _) = &mut self.shown else { return Ok(()) };
         let drawn = self.of.profile.draws_of(canvas);
-        let ids = first_canvas(self.of.noise, &self.of.draws, drawn, self.of.canvas_len);
+        let ids = first_canvas(self.of.noise, &self.of.draws, drawn, self.of.canvases.len_of(canvas));
         let left = self.of.max_tokens - self.emitted;
         let cells = noise(&self.of.tokenizer, self.of.noise != Noise::Uniform, &ids[..left.min(ids.len())]);
         let status = [format!("canvas {} · noise", canvas + 1)];

@@ -270,10 +270,10 @@ fn forward(
         );
     }
     let draws = Philox { seed: args.generate.seed.number(), vocab_len: shape.vocab_len as u32 };
-    let (cached, lead) = prompt.split_at(shape.reading.cached(prompt.len()));
+    let (cached, lead) = prompt.split_at(shape.cached(prompt.len()));
     // A canvas that is as long as the answer is cut to the context.
     let len = match shape.reading {
-        Reading::Cached => shape.canvas_len,
+        Reading::Cached | Reading::Blocks => shape.canvases(prompt.len(), 1).first,
         Reading::Whole => shape.canvas_len.min(shape.context_len.saturating_sub(prompt.len())).max(1),
     };
     let context = shape.context_len;
@@ -285,28 +285,34 @@ fn forward(
     let masks = |columns| (0..shape.n_layers).filter(|&l| mask(l)).map(|l| (l, columns)).collect();
     let mut recorder = PassRecorder::new(|_: &str, key| filter.wants(key));
     recorder.interrupt = Some(stop);
+    recorder.names = model.arch().tap_names;
     let mut session = model.session()?;
     if !cached.is_empty() {
         recorder.prefix = "enc/".into();
-        recorder.masks = masks(prompt.len());
+        recorder.masks = masks(cached.len());
         session.extend(model, cached, &mut recorder)?;
+    }
+    if shape.reading != Reading::Whole {
         recorder.prefix = "dec/".into();
     }
     recorder.masks = masks(prompt.len() + canvas.len());
-    recorder.names = model.arch().tap_names;
+    // Of models that read the whole sequence all rows are wanted.
+    let whole = shape.reading == Reading::Whole;
     let sequence = [lead, &canvas].concat();
-    let pass = CanvasPass::new(&sequence);
+    let pass = match whole {
+        true => CanvasPass::new(&sequence),
+        false => CanvasPass { lead, ..CanvasPass::new(&canvas) },
+    };
     canvas_pass(model, &session, pass, &mut recorder)?;
     model.close(session);
     let mut file = recorder.file;
     if !file.tensors.is_empty() {
         let ids = |x: &[u32]| redraft::trace::Elements::I32(x.iter().map(|&id| id as i32).collect());
-        match shape.reading {
-            Reading::Cached => {
-                file.insert("prompt_ids", vec![prompt.len()], ids(prompt));
-                file.insert("canvas_ids", vec![canvas.len()], ids(&canvas));
-            }
-            Reading::Whole => file.insert("ids", vec![sequence.len()], ids(&sequence)),
+        if whole {
+            file.insert("ids", vec![sequence.len()], ids(&sequence));
+        } else {
+            file.insert("prompt_ids", vec![prompt.len()], ids(prompt));
+            file.insert("canvas_ids", vec![canvas.len()], ids(&canvas));
         }
     }
     file.metadata = trace_metadata::common(model);

@@ -67,10 +67,11 @@ proptest! {
     #[test]
     fn attention_is_close_to_f64(
         seed in 0u32..1000, rows in 1usize..20, kv in 1usize..3, group in 1usize..3, half in 1usize..9,
-        window in proptest::option::of(1usize..20), causal: bool,
+        window in proptest::option::of(1usize..20), kind in 0..3, len in 1usize..24,
     ) {
         let (heads, d) = (kv * group, 2 * half);
-        let mask = if causal { Mask::Causal { window } } else { Mask::Canvas { prefix: window } };
+        let masks = [Mask::Causal { window }, Mask::Canvas { prefix: window }, Mask::Blocks { len }];
+        let mask = masks[kind as usize];
         let table = crate::math::rope_table(seed as usize, rows, d, 1e4, d, None);
         let inputs = [
             scaled(seed, rows * heads * d, 2.0),

@@ -5,7 +5,7 @@
 use redraft_compute::op::RopeStyle;
 
 use super::ArchSpec;
-use super::masked::{self, Family};
+use super::masked::{self, Canvas, Family};
 use crate::sampler::LOW_CONFIDENCE;
 
 pub(super) const SPEC: ArchSpec = ArchSpec {
@@ -25,5 +25,5 @@ const FAMILY: Family = Family {
     head_norms: false,
     experts: None,
     shifted: false,
-    answer_len: 128,
+    canvas: Canvas::Answer(128),
 };

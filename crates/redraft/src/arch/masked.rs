@@ -1,7 +1,7 @@
-//! What the families share that read the whole sequence, prompt and canvas, in one bidirectional pass and denoise mask
-//! tokens. Each family says in its own file where it differs.
+//! What the families share that are plain transformers and denoise mask tokens, be it that they read prompt and canvas
+//! in one bidirectional pass or block by block. Each family says in its own file where it differs.
 
-use redraft_compute::op::{Distribution, Head, RopeStyle, Routing};
+use redraft_compute::op::{Distribution, Head, Mask, RopeStyle, Routing};
 use redraft_compute::{ComputeError, KvLayout, ProgramBuilder, Val};
 use redraft_gguf::{Gguf, Metadata, Value};
 
@@ -26,8 +26,17 @@ pub(super) struct Family {
     pub(super) experts: Option<bool>,
     /// The prediction for a position is in the row before it, unless the file says otherwise.
     pub(super) shifted: bool,
-    /// Tokens of an answer where nobody says.
-    pub(super) answer_len: usize,
+    /// How it reads, and what a canvas is.
+    pub(super) canvas: Canvas,
+}
+
+/// How a family reads what comes before a canvas.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Canvas {
+    /// [`Reading::Whole`], with so many tokens of an answer where nobody says.
+    Answer(usize),
+    /// [`Reading::Blocks`], with so many tokens of a block where the file does not say.
+    Block(usize),
 }
 
 /// Goldens and llama.cpp name by `Qcur` and `Kcur` what goes into the attention, by `ffn_moe_weights` the weights of the
@@ -36,11 +45,13 @@ pub(super) const TAP_NAMES: &[(&str, &str)] =
     &[("Qcur", "Qcur_pos"), ("Kcur", "Kcur_pos"), ("ffn_moe_weights", "ffn_moe_weights_scaled")];
 
 /// Texts of mask tokens.
-const MASK_TEXTS: [&str; 4] = ["<|mask|>", "<|mdm_mask|>", "[MASK]", "<mask>"];
+const MASK_TEXTS: [&str; 6] = ["<|mask|>", "<|MASK|>", "|<MASK>|", "<|mdm_mask|>", "[MASK]", "<mask>"];
 
 struct Masked {
     shape: Shape,
     net: Transformer,
+    /// Tokens of a block, in models that read block by block.
+    blocks: Option<usize>,
 }
 
 pub(super) fn load(
@@ -105,19 +116,35 @@ pub(super) fn load(
         eps,
         rotary: h.rotary("rope.dimension_count", n_rot, "rope.freq_base")?,
     };
+    let (reading, canvas_len, widths) = match family.canvas {
+        Canvas::Answer(len) => (Reading::Whole, len, Vec::new()),
+        Canvas::Block(len) => {
+            let widths = vec![n_kv_heads * head_dim; kind.n_layers];
+            (Reading::Blocks, super::canvas_len(meta, len, notes)?, widths)
+        }
+    };
     let shape = Shape {
         n_layers: kind.n_layers,
         d_model,
         vocab_len,
         context_len: h.size("context_length", 1 << 30)?,
-        reading: Reading::Whole,
+        reading,
         noise: Noise::Mask(mask_id(meta, vocab_len, notes)?),
-        canvas_len: family.answer_len,
+        canvas_len,
         shifted: shifted(meta, family, notes)?,
-        kv: KvLayout::default(),
+        kv: KvLayout { widths },
         self_conditioning: false,
     };
-    Ok(Box::new(Masked { shape, net: Transformer::load(w, kind) }))
+    if shape.predicts_next() && canvas_len == 1 {
+        // The only token of a block would be the one that the block before predicts.
+        return Err(Error::Hyper {
+            key: super::CANVAS_LEN.into(),
+            expected: "at least 2, since predictions are in the row before".into(),
+            found: canvas_len.to_string(),
+        });
+    }
+    let blocks = (reading == Reading::Blocks).then_some(canvas_len);
+    Ok(Box::new(Masked { shape, net: Transformer::load(w, kind), blocks }))
 }
 
 /// `diffusion.shift_logits`; files that leave it out mean what the family does.
@@ -168,6 +195,16 @@ impl Hyper<'_> {
     }
 }
 
+impl Masked {
+    /// The hidden state of the last layer; with `append` keys and values extend the cache.
+    fn hidden(&self, b: &mut ProgramBuilder, ids: Val, append: bool) -> Result<Val, ComputeError> {
+        match self.blocks {
+            None => self.net.hidden(b, ids, Mask::Canvas { prefix: None }, None),
+            Some(len) => self.net.hidden(b, ids, Mask::Blocks { len }, Some(append)),
+        }
+    }
+}
+
 impl Arch for Masked {
     fn shape(&self) -> &Shape {
         &self.shape
@@ -181,8 +218,19 @@ impl Arch for Masked {
         self.net.result_norm(b, hidden)
     }
 
+    fn prompt(&self, b: &mut ProgramBuilder, ids: Val) -> Result<Val, ComputeError> {
+        if self.blocks.is_none() {
+            return Err(ComputeError::Unavailable {
+                what: "pass over a prompt alone",
+                name: "prompt".into(),
+                available: "canvas, with the prompt before it".into(),
+            });
+        }
+        self.hidden(b, ids, true)
+    }
+
     fn canvas(&self, b: &mut ProgramBuilder, ids: Val, _: Option<Distribution>) -> Result<Val, ComputeError> {
-        let x = self.net.hidden(b, ids)?;
+        let x = self.hidden(b, ids, false)?;
         self.net.result_norm(b, x)
     }
 

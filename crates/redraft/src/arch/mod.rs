@@ -2,11 +2,14 @@
 
 mod diffusion_gemma;
 mod dream;
+mod fast_dllm;
 mod gemma4;
 mod llada;
 mod llada_moe;
 mod masked;
 mod rnd1;
+mod sdar;
+mod sdar_moe;
 
 use redraft_compute::op::{Distribution, Head};
 use redraft_compute::{ComputeError, KvLayout, ProgramBuilder, Val};
@@ -22,19 +25,12 @@ use crate::weights::WeightLoader;
 pub enum Reading {
     /// Prompt and committed canvases are read once, causally, and stay in the KV cache; a canvas sees all of them.
     Cached,
+    /// A sequence is cut into blocks from its first token on, and a token sees its own block and those before it. Whole
+    /// blocks of the prompt and finished ones are read once and stay in the KV cache. What the prompt leaves over is read
+    /// again in each step with the first canvas, which is the rest of that block; the later ones are whole blocks.
+    Blocks,
     /// Nothing stays: each step reads the whole sequence both ways. The answer is one canvas.
     Whole,
-}
-
-impl Reading {
-    /// How many of `prompt_len` tokens are read before the canvas; those that are left are read again with it in each
-    /// step.
-    pub fn cached(self, prompt_len: usize) -> usize {
-        match self {
-            Reading::Cached => prompt_len,
-            Reading::Whole => 0,
-        }
-    }
 }
 
 /// What a canvas holds where nothing is decided.
@@ -72,8 +68,8 @@ pub struct Shape {
     pub reading: Reading,
     /// What a canvas begins with.
     pub noise: Noise,
-    /// Tokens that are denoised together. With [`Reading::Whole`] that is the answer, however long, and this is its
-    /// length where nobody says.
+    /// Tokens that are denoised together; with [`Reading::Blocks`] those of a block. With [`Reading::Whole`] that is the
+    /// answer, however long, and this is its length where nobody says.
     pub canvas_len: usize,
     /// The prediction for a position is in the row before it.
     pub shifted: bool,
@@ -84,11 +80,64 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Canvases of an answer of `tokens`, and the length of each.
-    pub fn canvases(&self, tokens: usize) -> (usize, usize) {
+    /// How many of the `prompt_len` tokens of a prompt are read before the first canvas; those that are left are read
+    /// again with it in each step.
+    pub fn cached(&self, prompt_len: usize) -> usize {
         match self.reading {
-            Reading::Cached => (tokens.div_ceil(self.canvas_len), self.canvas_len),
-            Reading::Whole => (1, tokens),
+            Reading::Cached => prompt_len,
+            Reading::Blocks => prompt_len - prompt_len % self.canvas_len,
+            Reading::Whole => 0,
+        }
+    }
+
+    /// The canvases of an answer of `tokens` to a prompt of `prompt_len`.
+    pub fn canvases(&self, prompt_len: usize, tokens: usize) -> Canvases {
+        let len = self.canvas_len;
+        match self.reading {
+            Reading::Cached => Canvases { count: tokens.div_ceil(len), first: len, len },
+            Reading::Blocks => {
+                let first = len - prompt_len % len;
+                Canvases { count: 1 + tokens.saturating_sub(first).div_ceil(len), first, len }
+            }
+            Reading::Whole => Canvases { count: 1, first: tokens, len: tokens },
+        }
+    }
+
+    /// Positions after an answer that a sampler keeps for itself. Where the answer is not read as a whole, nothing would
+    /// see them.
+    pub fn reserved(&self, sampler: &SamplerSpec) -> usize {
+        if self.reading == Reading::Whole { sampler.reserved } else { 0 }
+    }
+
+    /// Whether the pass over whole blocks predicts the token after them, with which the next block begins: in its own
+    /// block no row comes before it.
+    pub fn predicts_next(&self) -> bool {
+        self.reading == Reading::Blocks && self.shifted
+    }
+}
+
+/// How an answer is divided into canvases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Canvases {
+    /// How many there are.
+    pub count: usize,
+    /// Positions of the first.
+    pub first: usize,
+    /// Positions of each other one.
+    pub len: usize,
+}
+
+impl Canvases {
+    /// Positions of a canvas.
+    pub fn len_of(&self, canvas: usize) -> usize {
+        if canvas == 0 { self.first } else { self.len }
+    }
+
+    /// Positions of all of them.
+    pub fn total(&self) -> usize {
+        match self.count {
+            0 => 0,
+            n => (n - 1).saturating_mul(self.len).saturating_add(self.first),
         }
     }
 }
@@ -110,23 +159,17 @@ pub trait Arch: Send + Sync {
         None
     }
 
-    /// Causal pass over prompt tokens or a committed canvas: extends the KV cache, returns the hidden state
-    /// of the last layer `[T, d_model]`.
+    /// Pass over prompt tokens or committed canvases, causal or over whole blocks: extends the KV cache, returns the
+    /// hidden state of the last layer `[T, d_model]`.
     ///
     /// # Errors
     /// [`ComputeError::Unavailable`] with [`Reading::Whole`]; those of the ops.
-    fn prompt(&self, _b: &mut ProgramBuilder, _ids: Val) -> Result<Val, ComputeError> {
-        Err(ComputeError::Unavailable {
-            what: "pass over a prompt alone",
-            name: "prompt".into(),
-            available: "canvas, with the prompt before it".into(),
-        })
-    }
+    fn prompt(&self, b: &mut ProgramBuilder, ids: Val) -> Result<Val, ComputeError>;
 
     /// Final norm of a hidden state, tapped as `result_norm`.
     fn result_norm(&self, b: &mut ProgramBuilder, hidden: Val) -> Result<Val, ComputeError>;
 
-    /// Bidirectional pass over a canvas. `previous`: the distributions of the step before, `T` rows. Returns what the
+    /// Bidirectional pass over a canvas, with [`Reading::Blocks`] over any tokens after whole blocks. `previous`: the distributions of the step before, `T` rows. Returns what the
     /// [`head`](Self::head) is applied to, one row per position of the canvas: the final normed hidden state
     /// `[T, d_model]`.
     fn canvas(
@@ -174,8 +217,17 @@ pub struct Preset {
 }
 
 /// All architectures.
-pub static ARCHS: &[ArchSpec] =
-    &[diffusion_gemma::SPEC, dream::SPEC, gemma4::SPEC, llada::SPEC, llada_moe::SPEC, rnd1::SPEC];
+pub static ARCHS: &[ArchSpec] = &[
+    diffusion_gemma::SPEC,
+    dream::SPEC,
+    fast_dllm::SPEC,
+    gemma4::SPEC,
+    llada::SPEC,
+    llada_moe::SPEC,
+    rnd1::SPEC,
+    sdar::SPEC,
+    sdar_moe::SPEC,
+];
 
 /// The architecture of a file.
 ///
@@ -205,9 +257,12 @@ pub(crate) fn vocab_len(gguf: &Gguf) -> Result<usize, Error> {
     }
 }
 
-/// Tokens of a canvas: `diffusion.canvas_length`, or the model card's number with a note.
+/// The key of the tokens of a canvas.
+pub(crate) const CANVAS_LEN: &str = "diffusion.canvas_length";
+
+/// Tokens of a canvas: what the file says, or the model card's number with a note.
 pub(crate) fn canvas_len(meta: &Metadata, card: usize, notes: &mut Vec<String>) -> Result<usize, Error> {
-    let key = "diffusion.canvas_length";
+    let key = CANVAS_LEN;
     match meta.opt_u64(key)? {
         Some(n) if (1..=1 << 16).contains(&n) => Ok(n as usize),
         Some(n) => Err(Error::Hyper { key: key.into(), expected: "1..=65536".into(), found: n.to_string() }),

@@ -4,7 +4,7 @@
 use redraft_compute::op::RopeStyle;
 
 use super::ArchSpec;
-use super::masked::{self, Family};
+use super::masked::{self, Canvas, Family};
 use crate::sampler::ENTROPY_BOUND_MONOTONE;
 
 pub(super) const SPEC: ArchSpec = ArchSpec {
@@ -24,5 +24,5 @@ const FAMILY: Family = Family {
     head_norms: true,
     experts: Some(true),
     shifted: true,
-    answer_len: 256,
+    canvas: Canvas::Answer(256),
 };

@@ -107,7 +107,7 @@ impl StepBench {
         let u = (0..row(options.rows)).map(|p| rng::uniform(0, 0, 0, p)).collect();
         let mut prompt: Vec<u32> =
             (0..row(options.prompt)).map(|p| rng::initial_id(0, 1, p, vocab_len)).collect();
-        let lead = prompt.split_off(shape.reading.cached(options.prompt));
+        let lead = prompt.split_off(shape.cached(options.prompt));
         let mut session = model.session()?;
         let start = Instant::now();
         session.set_prompt(&mut model, &prompt, &mut Probe::new(&stop), &mut |_, _| {

@@ -9,7 +9,7 @@ use redraft_compute::{TapData, TapKey, Val};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::pass::{CanvasPass, CanvasResult, Previous, Sampling, TapSink, canvas_pass};
+use super::pass::{CanvasPass, CanvasResult, Previous, Sampling, TapSink, canvas_pass, check_guidance};
 use super::{Draws, Session, first_canvas, memory};
 use crate::arch::{Noise, Reading, Shape};
 use crate::model::hex;
@@ -61,12 +61,14 @@ pub fn default_max_tokens(
     context_len: usize,
     prompt_len: usize,
 ) -> usize {
-    let room = context_len.saturating_sub(prompt_len).saturating_sub(sampler.reserved);
+    let room = context_len.saturating_sub(prompt_len).saturating_sub(shape.reserved(sampler));
     match shape.reading {
         Reading::Cached => {
             let len = shape.canvas_len.max(1);
             DEFAULT_MAX_TOKENS.min(room / len * len)
         }
+        // Blocks are counted from the start of the prompt.
+        Reading::Blocks => DEFAULT_MAX_TOKENS.min(shape.cached(context_len).saturating_sub(prompt_len)),
         Reading::Whole => shape.canvas_len.min(room),
     }
     .max(1)
@@ -273,14 +275,17 @@ pub fn generate(
 ) -> Result<Generation, Error> {
     let start = Instant::now();
     model.sampler()?;
-    let (n_canvases, len) = model.shape().canvases(request.max_tokens);
-    let answer = n_canvases.saturating_mul(len);
-    check_request(model.shape(), request, answer)?;
-    memory::check(model, session, request, answer)?;
-    let (cached, lead) = request.prompt.split_at(model.shape().reading.cached(request.prompt.len()));
+    let division = model.shape().canvases(request.prompt.len(), request.max_tokens);
+    check_request(model, request, division.total())?;
+    memory::check(model, session, request, division.total())?;
+    let (cached, mut lead) = request.prompt.split_at(model.shape().cached(request.prompt.len()));
     let mut sink = request.logits_sink(request.full_logits);
-    let reused = session
+    let mut reused = session
         .set_prompt(model, cached, &mut sink, &mut |done, total| on_event(&Event::Prompt { done, total }))?;
+    if lead.is_empty() {
+        // The first canvas begins with a token that only the pass over what comes before it predicts.
+        reused -= session.predict_next(model, &mut sink)?.min(reused);
+    }
     let mut timings = Timings { prompt: start.elapsed(), ..Timings::default() };
     let mut hashes = Hashes { logits: Sha256::new(), full: request.full_logits.then(Sha256::new) };
     let mut sampler = (request.sampler.create)(&request.params, request.profile);
@@ -289,10 +294,12 @@ pub fn generate(
     let mut canvases = Vec::new();
     let mut end = None;
     let mut repetition = false;
-    for canvas in 0..n_canvases {
+    for canvas in 0..division.count {
+        let len = division.len_of(canvas);
         if canvas > 0 {
-            let from = committed.len() - len;
-            session.extend(model, &committed[from..], &mut sink)?;
+            let from = committed.len() - division.len_of(canvas - 1);
+            session.extend(model, &[lead, &committed[from..]].concat(), &mut sink)?;
+            lead = &[];
         }
         let mut run =
             Canvas { model, session, request, draws, lead, len, sampler: &mut *sampler, canvas, start };
@@ -346,7 +353,8 @@ pub fn generate(
     })
 }
 
-fn check_request(shape: &Shape, request: &Request, answer: usize) -> Result<(), Error> {
+fn check_request(model: &Model, request: &Request, answer: usize) -> Result<(), Error> {
+    let shape = model.shape();
     if request.prompt.is_empty() {
         return Err(Error::Request {
             what: "prompt".into(),
@@ -378,7 +386,10 @@ fn check_request(shape: &Shape, request: &Request, answer: usize) -> Result<(), 
             found: request.profile.name.into(),
         });
     }
-    let answer = answer.saturating_add(request.sampler.reserved);
+    if request.params.get("cfg_scale") > 0.0 {
+        check_guidance(model)?;
+    }
+    let answer = answer.saturating_add(shape.reserved(request.sampler));
     if request.prompt.len().saturating_add(answer) > request.context_len {
         return Err(Error::ContextOverflow {
             prompt: request.prompt.len(),
@@ -395,7 +406,7 @@ struct Canvas<'a> {
     session: &'a Session,
     request: &'a Request,
     draws: &'a dyn Draws,
-    /// The part of the prompt that is read again in each step.
+    /// What is read before the canvas in each step.
     lead: &'a [u32],
     /// Positions.
     len: usize,
@@ -417,15 +428,20 @@ impl Canvas<'_> {
         let n_prefix = self.session.tokens().len() + self.lead.len();
         let shape = self.model.shape();
         let (noise, feedback) = (shape.noise, self.request.self_conditioning && shape.self_conditioning);
-        let tail = vec![self.model.tokenizer().pad().unwrap_or(0); self.request.sampler.reserved];
+        let tail = vec![self.model.tokenizer().pad().unwrap_or(0); shape.reserved(self.request.sampler)];
+        // Positions of the canvas's block before it.
+        let before = if shape.reading == Reading::Blocks { self.lead.len() } else { 0 };
         let drawn = match self.draws.recorded() {
             true => self.canvas,
             false => self.request.profile.draws_of(self.canvas),
         };
         let mut ids = first_canvas(noise, self.draws, drawn, len);
+        if let (Some(next), []) = (self.session.next(), self.lead) {
+            ids[0] = next;
+        }
         let mut accepted_per_step = Vec::new();
         let mut first_draft = Duration::ZERO;
-        self.sampler.begin(len);
+        self.sampler.begin(len, before);
         let mut step = 0;
         loop {
             let ask = self.sampler.ask(step);

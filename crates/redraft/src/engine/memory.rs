@@ -9,7 +9,7 @@ use redraft_compute::{
 use redraft_gguf::available_memory;
 
 use super::pass::{CanvasPass, Previous, Sampling, canvas_pass, prompt};
-use super::session::{PROMPT_CHUNK, kept};
+use super::session::{kept, prompt_chunk};
 use super::{Request, Session};
 use crate::arch::Reading;
 use crate::sampler::Ask;
@@ -67,7 +67,7 @@ fn kv_bytes(model: &Model, kv_type: KvType, tokens: usize) -> usize {
     }
     let of = |(layer, &width): (usize, &usize)| {
         // What is kept, and what a pass adds before older tokens go.
-        let room = |w| kept(w).saturating_add(PROMPT_CHUNK.max(shape.canvas_len));
+        let room = |w| kept(w).saturating_add(prompt_chunk(shape).max(shape.canvas_len));
         let tokens = model.arch.window(layer).map_or(tokens, |w| tokens.min(room(w)));
         KvLayout { widths: vec![width] }.bytes(kv_type, tokens)
     };
@@ -86,7 +86,7 @@ pub(super) fn check(
     // Models that read prompt and answer in one pass make the logits of a whole answer.
     let logits = match model.shape().reading {
         Reading::Whole => (answer as u64).saturating_mul(4 * model.shape().vocab_len as u64),
-        Reading::Cached => 0,
+        Reading::Cached | Reading::Blocks => 0,
     };
     if kv.max(logits) < SMALL_BYTES && model.weights_bytes() < SMALL_BYTES {
         return Ok(());
@@ -128,19 +128,22 @@ fn peak_numbers(model: &mut Model, prompt_len: usize, answer: usize, ask: Ask) -
 
 fn build(model: &mut Model, prompt_len: usize, answer: usize, ask: Ask) -> Result<(), Error> {
     let shape = model.shape();
-    let (_, len) = shape.canvases(answer);
-    let cached = shape.reading.cached(prompt_len);
+    let canvases = shape.canvases(prompt_len, answer);
+    let cached = shape.cached(prompt_len);
+    let chunk = prompt_chunk(shape);
     let previous = match shape.self_conditioning {
         true => Previous::Kept { temperature: ask.temperature },
         false => Previous::None,
     };
     let seq = SeqId(0);
-    if cached > 0 {
-        // A committed canvas goes through a prompt pass, too.
-        let rows = cached.clamp(1, PROMPT_CHUNK).max(if answer > len { len } else { 1 });
+    // A committed canvas goes through a prompt pass, too.
+    let several = canvases.count > 1;
+    let rows = cached.min(chunk).max(if several { canvases.len } else { 0 });
+    if rows > 0 {
         prompt(model, seq, 0, &vec![0; rows], &mut ())?;
     }
-    let (lead, ids, uniform) = (vec![0; prompt_len - cached], vec![0; len], vec![0.5; len]);
+    let (lead, len) = if several { (0, canvases.len) } else { (prompt_len - cached, canvases.first) };
+    let (lead, ids, uniform) = (vec![0; lead], vec![0; len], vec![0.5; len]);
     let sampling = Some(Sampling { ask, uniform: &uniform });
     let pass = CanvasPass { lead: &lead, previous, sampling, ..CanvasPass::new(&ids) };
     canvas_pass(model, &Session::new(seq), pass, &mut ())?;
@@ -206,7 +209,7 @@ mod tests {
         let row: usize = shape.kv.widths.iter().map(|w| 2 * 4 * w).sum();
         assert_eq!(need.kv_bytes, (row * tokens) as u64);
         // A chunk of the prompt alone has its input, its norm and a projection of it alive at once.
-        assert!(need.buffer_bytes > (3 * 4 * PROMPT_CHUNK * shape.d_model) as u64);
+        assert!(need.buffer_bytes > (3 * 4 * prompt_chunk(&shape) * shape.d_model) as u64);
         let short = MemoryEstimate::of(&mut model, 10, shape.canvas_len, Ask::default()).unwrap();
         assert!(short.buffer_bytes < need.buffer_bytes);
 

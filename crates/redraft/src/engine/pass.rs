@@ -8,7 +8,7 @@ use redraft_compute::{
 };
 
 use super::Session;
-use crate::arch::Noise;
+use crate::arch::{Noise, Reading};
 use crate::sampler::Ask;
 use crate::{Error, Model};
 
@@ -244,35 +244,46 @@ fn run(
     }
 }
 
-/// Causal pass over `ids` at positions `n_past..`; extends the cache.
+/// Pass over `ids` at positions `n_past..`; extends the cache. Returns the most likely next token where the model
+/// [predicts it here](crate::arch::Shape::predicts_next); it never is the mask token.
 pub(crate) fn prompt(
     model: &mut Model,
     seq: SeqId,
     n_past: usize,
     ids: &[u32],
     sink: &mut dyn TapSink,
-) -> Result<(), Error> {
+) -> Result<Option<u32>, Error> {
     let ids = as_input(ids, model.shape().vocab_len, "prompt")?;
     let mut b = ProgramBuilder::new(&model.weights, n_past, ids.len());
     b.set_numerics(model.numerics);
     let v = b.input("ids", 1, Kind::Int)?;
     let hidden = model.arch.prompt(&mut b, v)?;
-    // Nothing reads the final norm of a prompt pass but a trace.
-    if sink.wants(TapKey { name: "result_norm", layer: None }) {
-        model.arch.result_norm(&mut b, hidden)?;
+    let predicts = model.shape().predicts_next() && !ids.is_empty();
+    // Nothing else reads the final norm of a prompt pass but a trace.
+    if predicts || sink.wants(TapKey { name: "result_norm", layer: None }) {
+        let normed = model.arch.result_norm(&mut b, hidden)?; // [T, d_model]
+        if predicts {
+            let last = b.take_rows(normed, vec![ids.len() as u32 - 1])?;
+            let mut logits = b.head(last, model.arch.head())?; // [1, V]
+            if let Noise::Mask(mask) = model.shape().noise {
+                logits = b.restrict(logits, &[mask], 0, 1.0)?;
+            }
+            let (of, argmax) = b.token_stats(b.logits(logits, None, 1.0))?;
+            [of.stats, argmax].into_iter().for_each(|v| b.output(v));
+        }
     }
     let tables = model.arch.position_inputs(n_past, ids.len());
     let mut inputs = vec![InputData::Int(&ids)];
     inputs.extend(tables.iter().map(|t| InputData::F64(t)));
-    run(model, seq, &b.finish(), &inputs, sink)?;
-    Ok(())
+    Ok(run(model, seq, &b.finish(), &inputs, sink)?.argmax.first().copied())
 }
 
 /// Bidirectional pass over a canvas after what `session` holds; the cache stays as it is.
 ///
 /// # Errors
 /// An id outside the vocabulary; as many open positions or uniform numbers as the canvas has not; more than a temperature
-/// asked of a model that has no mask token; those of the ops, naming layer and tap.
+/// asked of a model that has no mask token; guidance asked of one whose prompt is in the cache; those of the ops, naming
+/// layer and tap.
 pub fn canvas_pass(
     model: &mut Model,
     session: &Session,
@@ -300,6 +311,7 @@ pub fn canvas_pass(
             });
         }
         Noise::Mask(mask) if ask.cfg_scale > 0.0 => {
+            check_guidance(model)?;
             let lead = vec![mask; pass.lead.len()];
             let unguided = CanvasPass { lead: &lead, ..pass };
             one_pass(model, session, unguided, Guidance::Keep, &mut Unwatched(sink))?;
@@ -308,6 +320,18 @@ pub fn canvas_pass(
         _ => {}
     }
     one_pass(model, session, pass, Guidance::None, sink)
+}
+
+/// Guidance takes a pass in which the prompt is masked, so it cannot come from the cache.
+pub(super) fn check_guidance(model: &Model) -> Result<(), Error> {
+    match model.shape().reading {
+        Reading::Whole => Ok(()),
+        Reading::Cached | Reading::Blocks => Err(Error::Request {
+            what: "classifier-free guidance (cfg_scale)".into(),
+            expected: "0, or a model that keeps no prompt in a cache".into(),
+            found: model.arch().name.into(),
+        }),
+    }
 }
 
 /// A sink that sees no taps, and is interrupted as the one in it.

@@ -5,10 +5,19 @@ use std::ops::ControlFlow;
 use redraft_compute::SeqId;
 
 use super::TapSink;
+use crate::arch::{Reading, Shape};
 use crate::{Error, Model};
 
 /// Rows of one prompt pass at most; longer prompts run in chunks, with the same bits, in bounded memory.
-pub(super) const PROMPT_CHUNK: usize = 512;
+const PROMPT_CHUNK: usize = 512;
+
+/// Rows of one prompt pass at most of a model that has this shape: whole blocks where it reads in blocks, one at least.
+pub(super) fn prompt_chunk(shape: &Shape) -> usize {
+    match shape.reading {
+        Reading::Blocks => (PROMPT_CHUNK / shape.canvas_len).max(1) * shape.canvas_len,
+        Reading::Cached | Reading::Whole => PROMPT_CHUNK,
+    }
+}
 
 /// Tokens that a layer with a window keeps at least when it has to save memory.
 pub(super) fn kept(window: usize) -> usize {
@@ -25,11 +34,13 @@ pub struct Session {
     first: usize,
     /// Tokens that a sliding layer sees.
     window: usize,
+    /// The token after those in the cache, where the last pass over them predicted it.
+    next: Option<u32>,
 }
 
 impl Session {
     pub(crate) fn new(seq: SeqId) -> Session {
-        Session { seq, tokens: Vec::new(), first: 0, window: 0 }
+        Session { seq, tokens: Vec::new(), first: 0, window: 0, next: None }
     }
 
     pub(crate) fn seq(&self) -> SeqId {
@@ -41,17 +52,24 @@ impl Session {
         &self.tokens
     }
 
+    /// The token after those in the cache, of models whose passes over whole blocks predict it
+    /// ([`Shape::predicts_next`]).
+    pub fn next(&self) -> Option<u32> {
+        self.next
+    }
+
     /// Whether sliding layers have lost tokens that no later one sees, to save memory.
     pub fn is_windowed(&self) -> bool {
         self.first > 0
     }
 
     /// Makes the cache hold exactly `prompt`: what it shares with the cached tokens from the start is kept,
-    /// the rest is computed; all of it where sliding layers have lost what those tokens see. `progress` gets tokens done and tokens in all, before the first chunk and after each
-    /// one. Returns how many tokens were kept.
+    /// the rest is computed; all of it where sliding layers have lost what those tokens see. With [`Reading::Blocks`]
+    /// `prompt` is whole blocks, and whole blocks are kept: the tokens of a block see each other. `progress` gets tokens
+    /// done and tokens in all, before the first chunk and after each one. Returns how many tokens were kept.
     ///
     /// # Errors
-    /// [`Error::Interrupted`] when `progress` breaks; those of the passes. The cache then holds a shorter
+    /// [`Error::Interrupted`] when `progress` breaks; those of [`extend`](Self::extend). The cache then holds a shorter
     /// prefix of the prompt.
     pub fn set_prompt(
         &mut self,
@@ -62,13 +80,20 @@ impl Session {
     ) -> Result<usize, Error> {
         let shared = self.tokens.iter().zip(prompt).take_while(|(a, b)| a == b).count();
         let shared = if self.first <= shared.saturating_sub(self.window) { shared } else { 0 };
+        let shared = match model.shape().reading {
+            Reading::Blocks => model.shape().cached(shared),
+            Reading::Cached | Reading::Whole => shared,
+        };
         model.backend.seq_truncate(self.seq, shared)?;
-        self.tokens.truncate(shared);
+        if shared < self.tokens.len() {
+            self.tokens.truncate(shared);
+            self.next = None;
+        }
         self.first = self.first.min(shared);
         if progress(shared, prompt.len()).is_break() {
             return Err(Error::Interrupted);
         }
-        for chunk in prompt[shared..].chunks(PROMPT_CHUNK) {
+        for chunk in prompt[shared..].chunks(prompt_chunk(model.shape())) {
             self.extend(model, chunk, sink)?;
             if progress(self.tokens.len(), prompt.len()).is_break() {
                 return Err(Error::Interrupted);
@@ -77,12 +102,36 @@ impl Session {
         Ok(shared)
     }
 
+    /// Makes [`next`](Self::next) known where the cache was cut since: reads the last block again. Returns how many tokens
+    /// that were.
+    ///
+    /// # Errors
+    /// Those of [`extend`](Self::extend).
+    pub fn predict_next(&mut self, model: &mut Model, sink: &mut dyn TapSink) -> Result<usize, Error> {
+        let shape = model.shape();
+        if !shape.predicts_next() || self.next.is_some() || self.tokens.is_empty() {
+            return Ok(0);
+        }
+        let last = self.tokens.split_off(self.tokens.len() - shape.canvas_len);
+        model.backend.seq_truncate(self.seq, self.tokens.len())?;
+        self.extend(model, &last, sink)?;
+        Ok(last.len())
+    }
+
     /// One prompt pass over `ids` after what is cached.
     ///
     /// # Errors
-    /// Those of the pass.
+    /// [`Error::Request`] with [`Reading::Blocks`] where `ids` are not whole blocks; those of the pass.
     pub fn extend(&mut self, model: &mut Model, ids: &[u32], sink: &mut dyn TapSink) -> Result<(), Error> {
-        super::pass::prompt(model, self.seq, self.tokens.len(), ids, sink)?;
+        let shape = model.shape();
+        if shape.reading == Reading::Blocks && !ids.len().is_multiple_of(shape.canvas_len) {
+            return Err(Error::Request {
+                what: "tokens that are read before a canvas".into(),
+                expected: format!("whole blocks of {}", shape.canvas_len),
+                found: ids.len().to_string(),
+            });
+        }
+        self.next = super::pass::prompt(model, self.seq, self.tokens.len(), ids, sink)?;
         self.tokens.extend_from_slice(ids);
         self.evict(model)
     }

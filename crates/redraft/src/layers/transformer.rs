@@ -3,7 +3,7 @@
 use redraft_compute::op::{Activation, Mask, Routing};
 use redraft_compute::{ComputeError, Kind, ProgramBuilder, Val, WeightId};
 
-use super::attention::{AttentionKind, Rotary, SelfAttention};
+use super::attention::{AttentionKind, Cache, Rotary, SelfAttention};
 use super::feed_forward::{Experts, GatedMlp, Router};
 use crate::weights::WeightLoader;
 
@@ -81,15 +81,22 @@ impl Transformer {
         Transformer { kind, token_embd, blocks, output_norm, output }
     }
 
-    /// Appends embedding and blocks for `ids` `[T, 1]`; declares the rotary table as an input. All
-    /// positions see each other, and there is no cache. Returns the hidden state `[T, d_model]`.
-    pub(crate) fn hidden(&self, b: &mut ProgramBuilder, ids: Val) -> Result<Val, ComputeError> {
+    /// Appends embedding and blocks for `ids` `[T, 1]`; declares the rotary table as an input. `append`: in models with
+    /// a cache, whether the pass extends it. Returns the hidden state `[T, d_model]`.
+    pub(crate) fn hidden(
+        &self,
+        b: &mut ProgramBuilder,
+        ids: Val,
+        mask: Mask,
+        append: Option<bool>,
+    ) -> Result<Val, ComputeError> {
         let table = b.input("rope table", self.kind.rotary.n_rot, Kind::Real)?;
         let mut x = b.embed(ids, self.token_embd, 1.0)?; // [T, n]
         b.tap("inp_embd", x);
         for (layer, block) in self.blocks.iter().enumerate() {
             b.set_layer(Some(layer));
-            x = block.build(b, x, table, &self.kind)?;
+            let cache = append.map(|append| Cache { layer, append });
+            x = block.build(b, x, table, (mask, cache), &self.kind)?;
         }
         b.set_layer(None);
         Ok(x)
@@ -137,12 +144,13 @@ impl Block {
         b: &mut ProgramBuilder,
         x: Val,
         table: Val,
+        (mask, cache): (Mask, Option<Cache>),
         kind: &TransformerKind,
     ) -> Result<Val, ComputeError> {
         let norm = |b: &mut ProgramBuilder, x, w| b.rms_norm(x, Some(w), kind.eps, kind.d_model);
         let h = norm(b, x, self.attn_norm)?;
         b.tap("attn_norm", h);
-        let o = self.attn.build(b, h, table, Mask::Canvas { prefix: None }, None)?; // [T, n]
+        let o = self.attn.build(b, h, table, mask, cache)?; // [T, n]
         let x = b.add(x, o)?;
         b.tap("ffn_inp", x);
         let h = norm(b, x, self.ffn_norm)?;

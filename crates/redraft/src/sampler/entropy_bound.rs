@@ -154,7 +154,7 @@ impl Sampler for EntropyBound {
         Ask { temperature, ..Ask::default() }
     }
 
-    fn begin(&mut self, _len: usize) {
+    fn begin(&mut self, _len: usize, _before: usize) {
         self.history.clear();
     }
 
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(step(1, &[1, 3], &[0.1, 0.1]), None, "the argmax changed");
         assert_eq!(step(2, &[1, 3], &[0.6, 0.6]), None, "stable but not confident");
         assert_eq!(step(3, &[1, 3], &[0.6, 0.6]), Some(Stop::MaxSteps));
-        s.begin(0);
+        s.begin(0, 0);
         let first = s.step(StepView {
             step: 0,
             canvas: &renoise,

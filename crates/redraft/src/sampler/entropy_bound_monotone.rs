@@ -72,7 +72,7 @@ impl Sampler for Monotone {
         self.draw.ask()
     }
 
-    fn begin(&mut self, len: usize) {
+    fn begin(&mut self, len: usize, _before: usize) {
         let steps = if self.steps == 0 { len } else { self.steps };
         self.keep.clear();
         let mut left = len;

@@ -66,9 +66,10 @@ pub(super) const ALG_TEMP: ParamSpec = ParamSpec {
 pub(super) const BLOCK_LENGTH: ParamSpec = ParamSpec {
     name: "block_length",
     flag: "block-length",
-    doc: "positions are revealed in blocks of so many from left to right; the last may be shorter",
+    doc: "positions are revealed in blocks of so many from left to right, of which the last may be shorter; 0 takes the \
+          canvas for one",
     default: 32.0,
-    range: Range::Int { min: 1, max: 65536 },
+    range: Range::Int { min: 0, max: 65536 },
     gguf_key: None,
 };
 pub(super) const END_LAST: ParamSpec = ParamSpec {
@@ -83,7 +84,7 @@ pub(super) const END_LAST: ParamSpec = ParamSpec {
 /// Parameters of samplers by [`Timesteps`] that rank positions.
 pub(super) const TIMESTEPS: &[ParamSpec] = &[STEPS, TEMPERATURE, TOP_K, TOP_P, CFG_SCALE, EPS, ALG_TEMP];
 
-/// Parameters of samplers by [`Blocks`].
+/// Parameters of samplers by [`Blocks`], as far as all have them.
 pub(super) const BLOCKS: &[ParamSpec] =
     &[STEPS, TEMPERATURE, TOP_K, TOP_P, CFG_SCALE, BLOCK_LENGTH, END_LAST];
 
@@ -205,7 +206,7 @@ impl Sampler for Timesteps {
         self.draw.ask()
     }
 
-    fn begin(&mut self, len: usize) {
+    fn begin(&mut self, len: usize, _before: usize) {
         let mut left = len;
         let steps = if self.steps == 0 { len } else { self.steps };
         self.plan.clear();
@@ -242,25 +243,36 @@ impl Sampler for Timesteps {
     }
 }
 
+/// How many of the surest positions of a block a step reveals at least, whatever was planned, by their falling scores.
+pub(super) type Reach = Box<dyn Fn(&[f64]) -> usize + Send>;
+
+/// As many as were planned.
+pub(super) fn planned() -> Reach {
+    Box::new(|_| 0)
+}
+
 /// LLaDA's schedule: blocks from left to right, each with its share of the steps; how many positions each step reveals
-/// is fixed when the canvas begins, evenly, the first steps of a block one more where it does not come out even.
+/// at least is fixed when the canvas begins, evenly, the first steps of a block one more where it does not come out even.
+/// Where a canvas is the rest of a block of the model, blocks are counted from the start of that one.
 pub(super) struct Blocks {
     steps: usize,
     block_length: usize,
     end_last: bool,
     draw: Draw,
     score: Score,
+    reach: Reach,
     /// For each step the end of its block and how many positions it reveals.
     plan: Vec<(usize, usize)>,
+    /// The next of them. Those of a block that was done earlier are left out.
+    next: usize,
 }
 
 impl Blocks {
-    pub(super) fn new(p: &Params, score: Score, worth: bool) -> Blocks {
-        // The confidence in a drawn token is its probability at temperature 1.
-        let ask = Ask { raw_stats: true, worth, ..Ask::default() };
+    /// `ask` says what is wanted beside the parameters.
+    pub(super) fn new(p: &Params, ask: Ask, score: Score, reach: Reach) -> Blocks {
         let (steps, block_length) = (p.int("steps"), p.int("block_length"));
-        let end_last = p.get("end_last") > 0.0;
-        Blocks { steps, block_length, end_last, draw: Draw::new(p, ask), score, plan: Vec::new() }
+        let (end_last, draw) = (p.get("end_last") > 0.0, Draw::new(p, ask));
+        Blocks { steps, block_length, end_last, draw, score, reach, plan: Vec::new(), next: 0 }
     }
 }
 
@@ -273,23 +285,39 @@ impl Sampler for Blocks {
         self.draw.ask()
     }
 
-    fn begin(&mut self, len: usize) {
-        let blocks = len.div_ceil(self.block_length);
+    fn begin(&mut self, len: usize, before: usize) {
+        let all = before + len;
+        let block_length = if self.block_length == 0 { all.max(1) } else { self.block_length };
+        let blocks = all.div_ceil(block_length);
         self.plan.clear();
-        for b in 0..blocks {
-            let begin = b * self.block_length;
-            let m = self.block_length.min(len - begin);
+        self.next = 0;
+        for b in before / block_length..blocks {
+            let begin = b * block_length;
+            let m = block_length.min(all - begin);
             // The steps are spread over the blocks; a block takes one at least, and none that would reveal nothing.
             let share = (b + 1) * self.steps / blocks - b * self.steps / blocks;
             let steps = if self.steps == 0 { m } else { share.max(1).min(m) };
-            self.plan.extend((0..steps).map(|i| (begin + m, m / steps + usize::from(i < m % steps))));
+            let mut left = m - before.saturating_sub(begin);
+            for i in 0..steps {
+                if left > 0 {
+                    let k = m / steps + usize::from(i < m % steps);
+                    self.plan.push((begin + m - before, k));
+                    left = left.saturating_sub(k);
+                }
+            }
         }
     }
 
     fn step(&mut self, view: StepView<'_>) -> Decision {
-        let (end, k) = self.plan.get(view.step).copied().unwrap_or((view.canvas.len(), usize::MAX));
+        let n = view.canvas.len();
+        let first = view.open.iter().position(|&open| open).unwrap_or(n);
+        while self.plan.get(self.next).is_some_and(|&(end, _)| end <= first) {
+            self.next += 1;
+        }
+        let (end, k) = self.plan.get(self.next).copied().unwrap_or((n, usize::MAX));
+        self.next += 1;
         let tokens = self.draw.tokens(&view);
-        let score: Vec<f64> = (0..view.canvas.len())
+        let score: Vec<f64> = (0..n)
             .map(|i| match () {
                 () if !view.open[i] || i >= end => 0.0,
                 () if self.end_last && view.end_ids.contains(&tokens[i]) => -1.0,
@@ -297,8 +325,10 @@ impl Sampler for Blocks {
             })
             .collect();
         let in_block: Vec<bool> = view.open.iter().enumerate().map(|(i, &open)| open && i < end).collect();
-        let chosen = best(&score, &in_block, k);
-        reveal(&view, tokens, &chosen, &score, view.step + 1 >= self.plan.len())
+        let mut chosen = best(&score, &in_block, usize::MAX);
+        let falling: Vec<f64> = chosen.iter().map(|&i| score[i]).collect();
+        chosen.truncate(k.max((self.reach)(&falling)));
+        reveal(&view, tokens, &chosen, &score, self.next >= self.plan.len())
     }
 }
 
@@ -316,7 +346,7 @@ pub(super) mod tests {
         let entropy: Vec<f32> =
             probability.iter().map(|&p| -(p * ln(p) + (1.0 - p) * ln(1.0 - p)) as f32).collect();
         let (lse, mut canvas, mut out) = (vec![0.0; n], vec![0; n], Vec::new());
-        sampler.begin(n);
+        sampler.begin(n, 0);
         for step in 0..100 {
             let open: Vec<bool> = canvas.iter().map(|&id| id == 0).collect();
             let d = sampler.step(StepView {
@@ -354,15 +384,15 @@ pub(super) mod tests {
     #[test]
     fn blocks_spread_steps_and_positions() {
         let spec = super::super::sampler("low-confidence").unwrap();
-        let mut s =
-            Blocks::new(&params(spec, &[("steps", 5.0), ("block_length", 4.0)]), |_, _, i| i as f64, false);
+        let blocks =
+            |p: &[(&str, f64)], score: Score| Blocks::new(&params(spec, p), Ask::default(), score, planned());
+        let mut s = blocks(&[("steps", 5.0), ("block_length", 4.0)], |_, _, i| i as f64);
         // Ten positions are blocks of 4, 4 and 2, with 1, 2 and 2 steps.
         let got = reveals(&mut s, &[0.5; 10], &[0.5; 10]);
         assert_eq!(got, [vec![0, 1, 2, 3], vec![6, 7], vec![4, 5], vec![9], vec![8]]);
-        let mut s =
-            Blocks::new(&params(spec, &[("steps", 1.0), ("block_length", 4.0)]), |_, _, i| i as f64, false);
+        let mut s = blocks(&[("steps", 1.0), ("block_length", 4.0)], |_, _, i| i as f64);
         assert_eq!(reveals(&mut s, &[0.5; 5], &[0.5; 5]).len(), 2, "one step a block at least");
-        let mut s = Blocks::new(&params(spec, &[("block_length", 3.0)]), |_, _, i| -(i as f64), false);
+        let mut s = blocks(&[("block_length", 3.0)], |_, _, i| -(i as f64));
         assert_eq!(reveals(&mut s, &[0.5; 4], &[0.5; 4]), [[0], [1], [2], [3]], "one a step");
     }
 
@@ -374,7 +404,7 @@ pub(super) mod tests {
         assert_eq!(got, [vec![0], vec![1, 2]], "61 steps have a share of less than one position");
         let spec = super::super::sampler("origin").unwrap();
         let mut s = (spec.create)(&params(spec, &[("steps", 64.0)]), &super::super::PROFILES[0]);
-        s.begin(3);
+        s.begin(3, 0);
         assert_eq!(s.max_steps(), 64, "chance is given each of its steps");
     }
 
@@ -405,7 +435,7 @@ pub(super) mod tests {
     fn ends_can_wait() {
         let spec = super::super::sampler("low-confidence").unwrap();
         let mut s = (spec.create)(&params(spec, &[("end_last", 1.0)]), &super::super::PROFILES[0]);
-        s.begin(2);
+        s.begin(2, 0);
         let view = StepView {
             canvas: &[0, 0],
             open: &[true, true],

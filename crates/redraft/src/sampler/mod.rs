@@ -1,6 +1,7 @@
 //! Samplers: which positions of a canvas are accepted, what the others become, when a canvas is done.
 //! One file each, and the list [`SAMPLERS`].
 
+mod dynamic_threshold;
 mod entropy;
 mod entropy_bound;
 mod entropy_bound_monotone;
@@ -11,6 +12,7 @@ mod masks;
 mod origin;
 mod profile;
 mod random;
+mod threshold;
 mod topk_margin;
 
 use std::collections::BTreeMap;
@@ -22,6 +24,7 @@ pub(crate) use self::entropy_bound::SPEC as ENTROPY_BOUND;
 pub(crate) use self::entropy_bound_monotone::SPEC as ENTROPY_BOUND_MONOTONE;
 pub(crate) use self::low_confidence::SPEC as LOW_CONFIDENCE;
 pub use self::profile::{Commit, PROFILES, Profile, PromptWindow, Stability, profile};
+pub(crate) use self::threshold::SPEC as THRESHOLD;
 use crate::Error;
 
 /// What a parameter may be.
@@ -226,8 +229,9 @@ pub trait Sampler: Send {
     /// What it wants of a step.
     fn ask(&self, step: usize) -> Ask;
 
-    /// A new canvas begins, all of whose `len` positions are to be decided.
-    fn begin(&mut self, len: usize);
+    /// A new canvas begins, whose `len` positions are to be decided; of models that read block by block the first may be
+    /// already. `before`: positions of its block that come before it, where it is the rest of a block.
+    fn begin(&mut self, len: usize, before: usize);
 
     /// Decides on a step. All slices have the length of the canvas.
     fn step(&mut self, view: StepView<'_>) -> Decision;
@@ -258,6 +262,8 @@ pub static SAMPLERS: &[&SamplerSpec] = &[
     &entropy::SPEC,
     &low_confidence::SPEC,
     &random::SPEC,
+    &threshold::SPEC,
+    &dynamic_threshold::SPEC,
     &joint_threshold::SPEC,
     &entropy_bound_monotone::SPEC,
 ];

@@ -1,7 +1,7 @@
 //! LLaDA's `random`: block after block, positions are revealed in random order. See [`Blocks`].
 
-use super::SamplerSpec;
 use super::masks::{self, Blocks};
+use super::{Ask, SamplerSpec};
 
 pub(crate) static SPEC: SamplerSpec = SamplerSpec {
     name: "random",
@@ -9,5 +9,8 @@ pub(crate) static SPEC: SamplerSpec = SamplerSpec {
     masks: true,
     reserved: 0,
     params: masks::BLOCKS,
-    create: |params, _| Box::new(Blocks::new(params, |_, view, i| view.choice[i], false)),
+    create: |params, _| {
+        let ask = Ask { raw_stats: true, ..Ask::default() };
+        Box::new(Blocks::new(params, ask, |_, view, i| view.choice[i], masks::planned()))
+    },
 };

@@ -1,4 +1,4 @@
-//! Shapes of models of masks: Dream, LLaDA, LLaDA-MoE and RND1. Fact sheets: `docs/models`.
+//! Shapes of models of masks: Dream, LLaDA, LLaDA-MoE, RND1, SDAR and Fast-dLLM v2. Fact sheets: `docs/models`.
 
 use redraft_gguf::{Metadata, Value};
 
@@ -19,6 +19,18 @@ pub(crate) const RND1: &[Preset] = &[Preset {
     name: "rnd1-30b-a3b",
     about: "RND1 30B-A3B: 48 layers, 128 experts of which 8 are used",
     build: || plan(&RND1_30B),
+}];
+pub(crate) const SDAR: &[Preset] =
+    &[Preset { name: "sdar-8b", about: "SDAR 8B: 36 layers, dense, blocks of 4", build: || plan(&SDAR_8B) }];
+pub(crate) const SDAR_MOE: &[Preset] = &[Preset {
+    name: "sdar-30b-a3b",
+    about: "SDAR 30B-A3B: 48 layers, 128 experts of which 8 are used, blocks of 4",
+    build: || plan(&SDAR_30B),
+}];
+pub(crate) const FAST_DLLM: &[Preset] = &[Preset {
+    name: "fast-dllm-v2-7b",
+    about: "Fast-dLLM v2 7B: 28 layers, dense, blocks of 32",
+    build: || plan(&FAST_DLLM_7B),
 }];
 
 /// Sizes of a model, in the words of the GGUF keys.
@@ -44,6 +56,8 @@ pub(super) struct Sizes {
     eps: f32,
     /// Whether the file says that logits are not shifted.
     unshifted: bool,
+    /// Tokens of a block, of models that read block by block.
+    block_len: Option<u32>,
     pub(super) vocab: ByteLevel,
 }
 
@@ -64,6 +78,7 @@ const DREAM_7B: Sizes = Sizes {
     rope_base: 1e6,
     eps: 1e-6,
     unshifted: false,
+    block_len: None,
     vocab: ByteLevel { pre: "qwen2", n: 152_064, end: 151_643, mask: 151_666, mask_text: "<|mask|>" },
 };
 
@@ -120,9 +135,40 @@ const RND1_30B: Sizes = Sizes {
     ..LLADA_MOE_7B
 };
 
+const SDAR_8B: Sizes = Sizes {
+    arch: "sdar",
+    name: "SDAR 8B",
+    size_label: "8B",
+    n_layers: 36,
+    d_model: 4096,
+    d_ff: 12_288,
+    n_kv_heads: 8,
+    experts: None,
+    ..SDAR_30B
+};
+
+const SDAR_30B: Sizes = Sizes {
+    arch: "sdar-moe",
+    name: "SDAR 30B-A3B",
+    unshifted: true,
+    block_len: Some(4),
+    vocab: ByteLevel { pre: "qwen2", n: 151_936, end: 151_643, mask: 151_669, mask_text: "<|MASK|>" },
+    ..RND1_30B
+};
+
+const FAST_DLLM_7B: Sizes = Sizes {
+    arch: "fast-dllm",
+    name: "Fast-dLLM v2 7B",
+    context_len: 32_768,
+    block_len: Some(32),
+    vocab: ByteLevel { pre: "qwen2", n: 152_064, end: 151_643, mask: 151_665, mask_text: "|<MASK>|" },
+    ..DREAM_7B
+};
+
 /// All models, for tests.
 #[cfg(test)]
-pub(super) const ALL: [Sizes; 4] = [DREAM_7B, LLADA_8B, LLADA_MOE_7B, RND1_30B];
+pub(super) const ALL: [Sizes; 7] =
+    [DREAM_7B, LLADA_8B, LLADA_MOE_7B, RND1_30B, SDAR_8B, SDAR_30B, FAST_DLLM_7B];
 
 pub(super) fn plan(s: &Sizes) -> Plan {
     Plan { metadata: metadata(s), tensors: tensors(s) }
@@ -152,6 +198,9 @@ fn metadata(s: &Sizes) -> Metadata {
     }
     if s.unshifted {
         m.set("diffusion.shift_logits", false);
+    }
+    if let Some(len) = s.block_len {
+        m.set("diffusion.canvas_length", len);
     }
     vocab::set_byte_level(&mut m, &s.vocab);
     m

@@ -409,7 +409,16 @@ fn models_of_masks_have_their_sizes_and_run() {
         let weights = masks::plan(&s).tensors.iter().map(|t| t.dims.iter().product::<u64>()).sum::<u64>();
         (s.arch, (weights as f64 / 1e7).round() / 100.0)
     });
-    assert_eq!(billions, [("dream", 7.62), ("llada", 8.02), ("llada-moe", 7.36), ("rnd1", 30.53)]);
+    let expected = [
+        ("dream", 7.62),
+        ("llada", 8.02),
+        ("llada-moe", 7.36),
+        ("rnd1", 30.53),
+        ("sdar", 8.19),
+        ("sdar-moe", 30.53),
+        ("fast-dllm", 7.62),
+    ];
+    assert_eq!(billions, expected);
     for mut s in masks::ALL {
         (s.n_layers, s.d_model, s.n_heads, s.n_kv_heads, s.head_dim, s.d_ff) = (2, 256, 4, 2, 64, 96);
         s.experts = s.experts.map(|_| (8, 2));

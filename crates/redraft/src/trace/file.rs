@@ -239,6 +239,19 @@ impl TraceFile {
             .wrong(format!("tensor {name}: expected {rows} rows of {len} elements, found {found} elements")))
     }
 
+    /// How many positions at the start of the first canvas's rows, which have `len`, are the end of the prompt.
+    pub(super) fn lead(&self, len: usize) -> Result<usize, Error> {
+        if !self.tensors.contains_key("n_lead") {
+            return Ok(0);
+        }
+        match self.ints("n_lead")?[..] {
+            [n] if (0..len as i64).contains(&n) => Ok(n as usize),
+            ref found => {
+                Err(self.wrong(format!("tensor n_lead: expected one number below {len}, found {found:?}")))
+            }
+        }
+    }
+
     pub(crate) fn wrong(&self, problem: String) -> Error {
         Error::Golden { file: self.name.clone(), problem }
     }

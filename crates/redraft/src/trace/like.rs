@@ -54,23 +54,27 @@ fn forward(
     interrupt: Option<Arc<AtomicBool>>,
 ) -> Result<TraceFile, Error> {
     let prompt = golden.ids("prompt_ids")?;
-    let (answer, context) = (model.shape().canvas_len, model.shape().context_len);
+    // Any pass after the prompt is one over a canvas, of which there is one at least.
+    let (answer, context) = (model.shape().canvases(prompt.len(), 1).first, model.shape().context_len);
     if prompt.len().saturating_add(answer) > context {
         return Err(Error::ContextOverflow { prompt: prompt.len(), answer, context });
     }
+    let cached = model.shape().cached(prompt.len());
     let chunks = match golden.tensors.contains_key("chunk_lengths") {
         true => golden.ints("chunk_lengths")?,
-        false => vec![prompt.len() as i64],
+        false if cached == 0 => Vec::new(),
+        false => vec![cached as i64],
     };
     let mut recorder = PassRecorder::new(|name: &str, _| golden.tensors.contains_key(name));
     recorder.interrupt = interrupt;
+    recorder.names = model.arch().tap_names;
     let mut session = model.session()?;
     let done = passes(model, &mut session, golden, &prompt, &chunks, &mut recorder);
     model.close(session);
     done.map(|()| recorder.file)
 }
 
-/// The prompt in chunks, then the canvas if there is one.
+/// What of the prompt is cached, in chunks; then the canvas, if there is one, after the rest.
 fn passes<F: Fn(&str, TapKey) -> bool>(
     model: &mut Model,
     session: &mut Session,
@@ -86,10 +90,12 @@ fn passes<F: Fn(&str, TapKey) -> bool>(
         };
         golden.tensors.iter().filter_map(find).collect()
     };
-    let mut rest = prompt;
+    let (mut rest, lead) = prompt.split_at(model.shape().cached(prompt.len()));
+    let cached = rest.len();
     for (i, &n) in chunks.iter().enumerate() {
         let n = usize::try_from(n).ok().filter(|n| (1..=rest.len()).contains(n)).ok_or_else(|| {
-            golden.wrong(format!("chunk_lengths {chunks:?} do not divide a prompt of {}", prompt.len()))
+            golden
+                .wrong(format!("chunk_lengths {chunks:?} do not divide the {cached} tokens before a canvas"))
         })?;
         let (chunk, later) = rest.split_at(n);
         rest = later;
@@ -98,13 +104,12 @@ fn passes<F: Fn(&str, TapKey) -> bool>(
         session.extend(model, chunk, recorder)?;
     }
     if !rest.is_empty() {
-        return Err(
-            golden.wrong(format!("chunk_lengths {chunks:?} do not divide a prompt of {}", prompt.len()))
-        );
+        return Err(golden
+            .wrong(format!("chunk_lengths {chunks:?} do not divide the {cached} tokens before a canvas")));
     }
     if golden.tensors.contains_key("canvas_ids") {
         let ids = golden.ids("canvas_ids")?;
-        let (expected, found) = (model.shape().canvas_len, ids.len());
+        let (expected, found) = (model.shape().canvases(prompt.len(), 1).first, ids.len());
         if expected != found {
             return Err(
                 golden.wrong(format!("tensor canvas_ids: expected a canvas of {expected}, found {found}"))
@@ -114,7 +119,7 @@ fn passes<F: Fn(&str, TapKey) -> bool>(
         let previous = given.as_deref().map_or(Previous::None, Previous::Given);
         recorder.prefix = "dec/".into();
         recorder.masks = masks(&recorder.prefix);
-        canvas_pass(model, session, CanvasPass { previous, ..CanvasPass::new(&ids) }, recorder)?;
+        canvas_pass(model, session, CanvasPass { lead, previous, ..CanvasPass::new(&ids) }, recorder)?;
     }
     Ok(())
 }
@@ -187,6 +192,8 @@ fn self_conditioning_of(file: &TraceFile) -> Result<bool, Error> {
 /// steps than the recording ends, and differs in length.
 struct Recorded {
     canvas_len: usize,
+    /// Positions at the start of the first canvas's rows that are the end of the prompt.
+    lead: usize,
     /// First row of each canvas, and the end.
     first: Vec<usize>,
     init: Vec<u32>,
@@ -201,7 +208,8 @@ impl Recorded {
     fn row<'a, T>(&self, all: &'a [T], canvas: usize, step: usize) -> Option<&'a [T]> {
         let row = self.first.get(canvas)?.checked_add(step)?;
         let end = *self.first.get(canvas + 1)?;
-        (row < end).then(|| &all[row * self.canvas_len..(row + 1) * self.canvas_len])
+        let lead = if canvas == 0 { self.lead } else { 0 };
+        (row < end).then(|| &all[row * self.canvas_len + lead..(row + 1) * self.canvas_len])
     }
 }
 
@@ -249,8 +257,17 @@ fn trajectory(
     let draws = recorded(model, golden)?;
     let n_canvases = draws.first.len() - 1;
     let prompt = golden.ids("prompt_ids")?;
+    let max_tokens = n_canvases * draws.canvas_len - draws.lead;
+    let canvases = model.shape().canvases(prompt.len(), max_tokens);
+    if (canvases.count, canvases.total()) != (n_canvases, max_tokens) {
+        let found = format!("{n_canvases} of {} with {} of the prompt", draws.canvas_len, draws.lead);
+        let expected = format!("{} of {} after one of {}", canvases.count - 1, canvases.len, canvases.first);
+        return Err(golden.wrong(format!(
+            "tensor init_canvas: expected canvases as the prompt makes them, {expected}; found {found}"
+        )));
+    }
     let request = Request {
-        max_tokens: n_canvases * draws.canvas_len,
+        max_tokens,
         context_len: model.shape().context_len,
         params: spec.params(model.gguf().metadata(), &parameters)?,
         profile: profile_of(golden)?,
@@ -301,7 +318,10 @@ fn recorded(model: &Model, golden: &TraceFile) -> Result<Recorded, Error> {
         Reading::Cached => shape.canvas_len,
         // The one canvas is as long as it is.
         Reading::Whole => golden.ids("init_canvas")?.len().max(1),
+        // So it is where the first is the only one.
+        Reading::Blocks => golden.need("init_canvas")?.shape.last().copied().unwrap_or_default().max(1),
     };
+    let lead = golden.lead(len)?;
     let index = golden.ints("canvas_index")?;
     let rows = |name: &str, found: usize, rows: usize| golden.check_rows(name, found, rows, len);
     let init = golden.ids("init_canvas")?;
@@ -334,5 +354,5 @@ fn recorded(model: &Model, golden: &TraceFile) -> Result<Recorded, Error> {
         (None, None) => return Err(golden.wrong("neither u nor denoiser is there to replay".into())),
     }
     let beyond = Philox { seed: 0, vocab_len: shape.vocab_len as u32 };
-    Ok(Recorded { canvas_len: len, first, init, renoise, u, choice, denoiser, beyond })
+    Ok(Recorded { canvas_len: len, lead, first, init, renoise, u, choice, denoiser, beyond })
 }

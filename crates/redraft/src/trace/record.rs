@@ -134,6 +134,8 @@ pub struct GenerationRecorder {
     /// Steps (over all canvases) whose raw logits are recorded.
     pub(super) logits_steps: Vec<usize>,
     steps: usize,
+    /// Steps of the first canvas, and its positions.
+    first: (usize, usize),
     canvas_len: usize,
     ints: Vec<(&'static str, Vec<i32>)>,
     masks: Vec<u8>,
@@ -167,6 +169,9 @@ impl GenerationRecorder {
             self.ints = ID_FIELDS.iter().chain(&SCALAR_FIELDS).map(|n| (*n, Vec::new())).collect();
         }
         self.canvas_len = s.canvas_in.len();
+        if s.canvas == 0 {
+            self.first = (self.first.0 + 1, self.canvas_len);
+        }
         let r = s.result;
         for (field, ids) in
             self.ints.iter_mut().zip([s.canvas_in, &s.decision.canvas, &r.argmax, &r.sample, s.renoise])
@@ -195,31 +200,45 @@ impl GenerationRecorder {
         self.steps += 1;
     }
 
-    /// The recording, with the prompt and what was committed after it.
+    /// The recording, with the prompt and what was committed after it. All rows have the length of a canvas: where the
+    /// first one is the rest of a block, the end of the prompt stands before it in its rows, and `n_lead` says how much.
     pub fn finish(self, prompt: &[u32], committed: &[u32]) -> TraceFile {
         let mut f = TraceFile::default();
         let (n, c) = (self.steps, self.canvas_len);
+        let lead = &prompt[prompt.len().saturating_sub(c - self.first.1.min(c))..];
+        let lead: Vec<i32> = lead.iter().map(|&id| id as i32).collect();
+        let widen = Widen { rows: self.first.0, len: self.first.1, by: lead.len() };
         for (name, x) in self.ints.into_iter().filter(|(_, x)| !x.is_empty()) {
-            let shape = if SCALAR_FIELDS.contains(&name) { vec![n] } else { vec![n, c] };
-            f.insert(name, shape, Elements::I32(x));
+            match SCALAR_FIELDS.contains(&name) {
+                true => f.insert(name, vec![n], Elements::I32(x)),
+                false => f.insert(name, vec![n, c], Elements::I32(widen.with(x, &lead))),
+            }
         }
-        f.insert("accepted", vec![n, c], Elements::U8(self.masks));
+        f.insert("accepted", vec![n, c], Elements::U8(widen.by(self.masks, 0)));
         f.insert("stop", vec![n], Elements::I32(self.stops));
-        f.insert("entropy", vec![n, c], Elements::F32(self.entropy));
+        f.insert("entropy", vec![n, c], Elements::F32(widen.by(self.entropy, 0.0)));
         f.insert("mean_entropy", vec![n], Elements::F32(self.mean_entropy));
         f.insert("temperature", vec![n], Elements::F32(self.temperature));
-        f.insert("u", vec![n, c], Elements::F64(self.u));
-        if self.open.len() == n * c {
-            f.insert("open", vec![n, c], Elements::U8(self.open));
+        // Nothing is drawn by the numbers of positions that are none of the canvas.
+        f.insert("u", vec![n, c], Elements::F64(widen.by(self.u, 0.5)));
+        let open = widen.by(self.open, 0);
+        if open.len() == n * c {
+            f.insert("open", vec![n, c], Elements::U8(open));
         }
         // Samplers that draw positions, and those that have a measure of their own.
-        if self.choice.len() == n * c {
-            f.insert("choice", vec![n, c], Elements::F64(self.choice));
+        let choice = widen.by(self.choice, 0.5);
+        if choice.len() == n * c {
+            f.insert("choice", vec![n, c], Elements::F64(choice));
         }
-        if self.confidence.len() == n * c {
-            f.insert("confidence", vec![n, c], Elements::F32(self.confidence));
+        let confidence = widen.by(self.confidence, 0.0);
+        if confidence.len() == n * c {
+            f.insert("confidence", vec![n, c], Elements::F32(confidence));
         }
-        f.insert("init_canvas", vec![self.init.len() / c.max(1), c], Elements::I32(self.init));
+        let init = Widen { rows: 1, ..widen }.with(self.init, &lead);
+        f.insert("init_canvas", vec![init.len() / c.max(1), c], Elements::I32(init));
+        if widen.by > 0 {
+            f.insert("n_lead", vec![1], Elements::I32(vec![widen.by as i32]));
+        }
         let ids = |x: &[u32]| Elements::I32(x.iter().map(|&id| id as i32).collect());
         f.insert("prompt_ids", vec![prompt.len()], ids(prompt));
         let sequence = [prompt, committed].concat();
@@ -249,6 +268,31 @@ impl GenerationRecorder {
             f.insert("raw_logits_step", vec![steps.len()], Elements::I32(steps));
         }
         Ok(f)
+    }
+}
+
+/// Puts something before each of the first `rows` rows, which have `len` elements, so that they are as long as the others.
+#[derive(Debug, Clone, Copy)]
+struct Widen {
+    rows: usize,
+    len: usize,
+    by: usize,
+}
+
+impl Widen {
+    /// These elements, `by` of them.
+    fn with<T: Copy>(self, x: Vec<T>, lead: &[T]) -> Vec<T> {
+        if self.by == 0 || x.is_empty() {
+            return x;
+        }
+        let (narrow, wide) = x.split_at(x.len().min(self.rows * self.len));
+        let widened = narrow.chunks(self.len).flat_map(|row| lead.iter().chain(row));
+        widened.chain(wide).copied().collect()
+    }
+
+    /// The same element as often as needed.
+    fn by<T: Copy>(self, x: Vec<T>, element: T) -> Vec<T> {
+        self.with(x, &vec![element; self.by])
     }
 }
 

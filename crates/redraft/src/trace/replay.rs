@@ -134,9 +134,10 @@ impl Recording {
             file.check_rows(name, found, n, len)?;
         }
 
+        let lead = file.lead(len)?;
         let mut steps: Vec<RecordedStep> = Vec::with_capacity(n);
         for (i, &canvas) in index.iter().enumerate() {
-            let row = i * len..(i + 1) * len;
+            let row = i * len + if canvas == 0 { lead } else { 0 }..(i + 1) * len;
             let before = steps.last().filter(|s| s.canvas as i64 == canvas);
             steps.push(RecordedStep {
                 canvas: usize::try_from(canvas).unwrap_or(usize::MAX),

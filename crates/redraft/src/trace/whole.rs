@@ -1,5 +1,6 @@
-//! Goldens of models that read the whole sequence in each step: a forward pass over `ids`, and trajectories of samplers
-//! of masks, whose rows are whole sequences (prompt, canvas, and what a sampler puts after it).
+//! Goldens of models of masks: a forward pass over `ids` at once, and trajectories of their samplers, whose rows are whole
+//! sequences (prompt, canvases, and what a sampler puts after them). Of models that read block by block they show what the
+//! cache must not change.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ pub(super) fn forward(
     golden: &TraceFile,
     interrupt: Option<Arc<AtomicBool>>,
 ) -> Result<TraceFile, Error> {
-    refuse_cached(model, golden)?;
+    refuse_causal(model, golden)?;
     let ids = golden.ids("ids")?;
     if ids.is_empty() {
         return Err(golden.wrong("tensor ids: expected at least one id".into()));
@@ -37,9 +38,9 @@ pub(super) fn forward(
     done.map(|_| recorder.file)
 }
 
-fn refuse_cached(model: &Model, golden: &TraceFile) -> Result<(), Error> {
+fn refuse_causal(model: &Model, golden: &TraceFile) -> Result<(), Error> {
     match model.shape().reading {
-        Reading::Whole => Ok(()),
+        Reading::Whole | Reading::Blocks => Ok(()),
         Reading::Cached => Err(golden.wrong(format!(
             "it is of a model that reads the whole sequence at once, which {} does not",
             model.arch().name
@@ -73,6 +74,12 @@ fn settings(model: &Model, golden: &TraceFile, prompt_len: usize) -> Result<Sett
     let mut parameters =
         vec![("steps".to_string(), need("steps")?), ("temperature".into(), 0.0), ("top_p".into(), 1.0)];
     let (sampler, sequence_len, counts_masked) = match (name("alg"), name("remasking")) {
+        _ if name("sampler").is_some() => {
+            // In our own words.
+            let spec = sampler(&name("sampler").unwrap_or_default())?;
+            parameters = spec.params.iter().filter_map(|p| Some((p.name.into(), opt(p.name)?))).collect();
+            (spec, prompt_len + size("gen_length")?, false)
+        }
         (Some(alg), _) => {
             parameters.push(("eps".into(), need("eps")?));
             (sampler(&alg)?, size("max_length")?, false)
@@ -131,10 +138,9 @@ struct Rows {
 }
 
 impl Rows {
-    fn step(&mut self, s: &StepEvent<'_>, around: &Around<'_>, mask: u32, counts_masked: bool, block: usize) {
-        let whole = |ids: &[u32]| around.whole(ids).map(|id| id as i32).collect::<Vec<_>>();
-        self.x_in.extend(whole(s.canvas_in));
-        self.x_out.extend(whole(&s.decision.canvas));
+    fn step(&mut self, s: &StepEvent<'_>, around: &Around, mask: u32, counts_masked: bool, block: usize) {
+        self.x_in.extend(around.whole(s.canvas_in));
+        self.x_out.extend(around.whole(&s.decision.canvas));
         let numbers = |x: &[f32]| around.numbers(x, s.canvas_in.len());
         self.confidence.extend(numbers(&s.decision.confidence));
         self.entropy.extend(numbers(&s.result.entropy));
@@ -167,22 +173,23 @@ impl Rows {
 }
 
 /// What stands around a canvas.
-struct Around<'a> {
-    prompt: &'a [u32],
-    tail: Vec<u32>,
+struct Around {
+    /// Prompt and committed canvases.
+    before: Vec<u32>,
+    /// Canvases to come, and what a sampler puts after them.
+    after: Vec<u32>,
 }
 
-impl Around<'_> {
-    fn whole(&self, canvas: &[u32]) -> impl Iterator<Item = u32> {
-        let (prompt, canvas, tail) = (self.prompt.to_vec(), canvas.to_vec(), self.tail.clone());
-        prompt.into_iter().chain(canvas).chain(tail)
+impl Around {
+    fn whole(&self, canvas: &[u32]) -> Vec<i32> {
+        [&self.before, canvas, &self.after].concat().into_iter().map(|id| id as i32).collect()
     }
 
     /// Numbers of a canvas of `len` positions, none for 0, with 0 around them.
     fn numbers(&self, canvas: &[f32], len: usize) -> Vec<f32> {
-        let mut out = vec![0.0; self.prompt.len()];
+        let mut out = vec![0.0; self.before.len()];
         out.extend_from_slice(canvas);
-        out.resize(self.prompt.len() + len + self.tail.len(), 0.0);
+        out.resize(self.before.len() + len + self.after.len(), 0.0);
         out
     }
 }
@@ -193,22 +200,31 @@ pub(super) fn trajectory(
     golden: &TraceFile,
     interrupt: Option<Arc<AtomicBool>>,
 ) -> Result<TraceFile, Error> {
-    refuse_cached(model, golden)?;
+    refuse_causal(model, golden)?;
     let prompt = golden.ids("prompt_ids")?;
     let Settings { sampler, parameters, sequence_len, counts_masked } =
         settings(model, golden, prompt.len())?;
     let Noise::Mask(mask) = model.shape().noise else {
         return Err(golden.wrong(format!("{} has no mask token", model.arch().name)));
     };
-    let max_tokens = sequence_len.saturating_sub(prompt.len() + sampler.reserved);
+    let reserved = model.shape().reserved(sampler);
+    let max_tokens = sequence_len.saturating_sub(prompt.len() + reserved);
+    let canvases = model.shape().canvases(prompt.len(), max_tokens);
     let rows = golden.tensors.get("u").map_or_else(Vec::new, |t| t.data.to_f64());
     if !rows.len().is_multiple_of(sequence_len.max(1)) {
         return Err(golden.wrong(format!("tensor u: expected rows of {sequence_len} numbers")));
     }
+    if canvases.total() != max_tokens || (canvases.count > 1 && !rows.is_empty()) {
+        let found = format!("{max_tokens} tokens in canvases of {} and {}", canvases.first, canvases.len);
+        return Err(golden
+            .wrong(format!("expected whole canvases, and one where there is a tensor u; found {found}")));
+    }
     let other = Philox { seed: 0, vocab_len: model.shape().vocab_len as u32 };
     let draws = Choices { rows, sequence_len, prompt_len: prompt.len(), other };
-    let around =
-        Around { prompt: &prompt, tail: vec![model.tokenizer().pad().unwrap_or(0); sampler.reserved] };
+    let tail = vec![model.tokenizer().pad().unwrap_or(0); reserved];
+    let mut after = vec![mask; max_tokens - canvases.first];
+    after.extend_from_slice(&tail);
+    let mut around = Around { before: prompt.clone(), after };
     let params = sampler.params(model.gguf().metadata(), &parameters)?;
     let block = params.get("block_length");
     let block = if block.is_nan() { 1 } else { block as usize };
@@ -227,11 +243,18 @@ pub(super) fn trajectory(
     let mut out = Rows::default();
     let mut session = model.session()?;
     let done = generate(model, &mut session, &request, &draws, &mut |event| {
-        if let Event::Step(s) = event {
-            out.step(s, &around, mask, counts_masked, block);
+        match event {
+            Event::Step(s) => out.step(s, &around, mask, counts_masked, block),
+            Event::Commit { ids, .. } => {
+                around.before.extend_from_slice(ids);
+                around.after.drain(..canvases.len.min(around.after.len() - tail.len()));
+            }
+            Event::Prompt { .. } => {}
         }
         ControlFlow::Continue(())
     });
+    model.close(session);
+    let session = model.session()?;
     let done = done.and_then(|done| {
         if golden.tensors.contains_key("argmax") {
             out.argmax =
@@ -240,7 +263,8 @@ pub(super) fn trajectory(
         Ok(done)
     });
     model.close(session);
-    let sequence: Vec<i32> = around.whole(&done?.committed).map(|id| id as i32).collect();
+    let sequence = [&prompt, &done?.committed[..], &tail].concat();
+    let sequence: Vec<i32> = sequence.into_iter().map(|id| id as i32).collect();
     let mut file = out.file(sequence_len);
     file.insert("final", vec![sequence.len()], Elements::I32(sequence));
     file.tensors.retain(|name, _| golden.tensors.contains_key(name) && name != "prompt_ids");

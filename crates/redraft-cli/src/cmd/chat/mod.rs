@@ -10,7 +10,6 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::bail;
-use redraft::arch::Reading;
 use redraft::compute::Precision;
 use redraft::engine::{Session, default_max_tokens, turns_to_drop};
 use redraft::gguf::Shown;
@@ -386,8 +385,6 @@ impl Chat {
     fn prompt(&mut self, question: &str) -> anyhow::Result<Vec<u32>> {
         let (shape, context) = (self.model.shape(), self.generate.context_len(&self.model));
         let (sampler, _) = self.generate.sampler.resolve(&self.model)?;
-        // Where an answer is one canvas, it may be as short as the context makes it.
-        let canvas = if shape.reading == Reading::Whole { 1 } else { shape.canvas_len };
         let slide = self.generate.ctx_overflow == CtxOverflow::Slide;
         // Room for the answer in whole canvases, with what the sampler keeps for itself: what is asked for; else at
         // least one, and where old turns may go, what an answer has by default but not more than half of the context.
@@ -396,14 +393,14 @@ impl Chat {
             None if slide => default_max_tokens(shape, sampler, context / 2, 0),
             None => 1,
         };
-        let answer = tokens.div_ceil(canvas).saturating_mul(canvas).saturating_add(sampler.reserved);
+        let answer = |prompt| shape.canvases(prompt, tokens).total().saturating_add(shape.reserved(sampler));
         let (model, prompter, conversation) = (&self.model, &self.prompter, &self.conversation);
         let ids = |left_out| prompter.ids(&conversation.messages(left_out, question), model);
         let mut longest = 0;
         let mut fits = |left_out| -> anyhow::Result<bool> {
             let n = ids(left_out)?.len();
             longest = longest.max(n);
-            Ok(n.saturating_add(answer) <= context)
+            Ok(n.saturating_add(answer(n)) <= context)
         };
         let (before, turns) = (conversation.left_out, conversation.turns.len());
         // What was left out stays out: the shorter conversation is computed already.
@@ -412,7 +409,11 @@ impl Chat {
             false => fits(0)?.then_some(0),
         };
         let Some(left_out) = left_out else {
-            let error = anyhow::Error::new(Error::ContextOverflow { prompt: longest, answer, context });
+            let error = anyhow::Error::new(Error::ContextOverflow {
+                prompt: longest,
+                answer: answer(longest),
+                context,
+            });
             return Err(match turns {
                 0 => error,
                 _ if slide => error.context("the question alone is too long"),

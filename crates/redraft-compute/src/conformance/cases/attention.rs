@@ -65,7 +65,9 @@ pub(super) fn add(list: &mut Vec<Case>) {
     push(list, "Attention", Exact, "windows that lie in several pages".into(), move || {
         attention(100, 300, MASKS[2], HEADS[0], 1.0, Spread::Unit, KvType::F32)
     });
-    push(list, "Attention", Exact, "without a cache".into(), move || no_cache(37, HEADS[3]));
+    push(list, "Attention", Exact, "without a cache".into(), move || {
+        no_cache(37, HEADS[3], Mask::Canvas { prefix: None })
+    });
     push(list, "KvAppend", Exact, "the cache grows by passes of 1, 5 and 16".into(), move || {
         passes(&[1, 5, 16, 3], KvType::F32)
     });
@@ -96,6 +98,42 @@ pub(super) fn add(list: &mut Vec<Case>) {
             passes(&[1, 5, 130, 3], kv_type)
         });
     }
+    blocks(list);
+}
+
+/// Blocks that end inside a panel of queries or of keys, at its end, or with the pass; with whole blocks in the cache and
+/// with a part of one.
+fn blocks(list: &mut Vec<Case>) {
+    let lengths =
+        [(0, 1, 1), (0, 5, 4), (4, 8, 4), (3, 16, 5), (15, 17, 32), (16, 40, 8), (32, 32, 32), (257, 33, 64)];
+    for (i, (n_past, rows, len)) in lengths.into_iter().enumerate() {
+        for kv_type in [KvType::F32, KvType::ALL[1 + i % 2]] {
+            let (mask, heads) = (Mask::Blocks { len }, HEADS[(3 * i + 1) % HEADS.len()]);
+            let scale = if i % 2 == 0 { 1.0 } else { 0.088_388 };
+            let name = format!(
+                "{mask:?}, {n_past} cached, {rows} new, {} over {} heads of {}, scale {scale}, cache of {}",
+                heads.n_heads,
+                heads.n_kv_heads,
+                heads.head_dim,
+                kv_type.name()
+            );
+            push(list, "Attention", Exact, name, move || {
+                attention(n_past, rows, mask, heads, scale, Spread::Unit, kv_type)
+            });
+        }
+    }
+    for (name, spread) in [("values over 80 binades", Spread::Wide), ("ties", Spread::Coarse)] {
+        let mask = Mask::Blocks { len: 16 };
+        push(list, "Attention", Exact, format!("{name}, {mask:?}"), move || {
+            attention(32, 56, mask, HEADS[1], 0.25, spread, KvType::F32)
+        });
+    }
+    push(list, "Attention", Exact, "blocks that lie in several pages".into(), move || {
+        attention(96, 384, Mask::Blocks { len: 96 }, HEADS[2], 1.0, Spread::Unit, KvType::F32)
+    });
+    push(list, "Attention", Exact, "blocks without a cache".into(), move || {
+        no_cache(37, HEADS[3], Mask::Blocks { len: 8 })
+    });
 }
 
 /// Queries, keys and values of a pass; the keys and values are appended, attention comes before that.
@@ -135,14 +173,13 @@ fn reals(noise: &mut Noise, sizes: &[usize], spread: Spread) -> Vec<Data> {
     sizes.iter().map(|&n| Data::Real(noise.reals(n, spread))).collect()
 }
 
-fn no_cache(rows: usize, heads: Heads) -> Result<Setup, ComputeError> {
+fn no_cache(rows: usize, heads: Heads, mask: Mask) -> Result<Setup, ComputeError> {
     let (weights, mut noise) = Weights::new(22).finish();
     let Heads { n_heads, n_kv_heads, head_dim } = heads;
     let mut b = ProgramBuilder::new(&weights, 0, rows);
     let q = b.input("q", n_heads * head_dim, Kind::Real)?;
     let k = b.input("k", n_kv_heads * head_dim, Kind::Real)?;
     let v = b.input("v", n_kv_heads * head_dim, Kind::Real)?;
-    let mask = Mask::Canvas { prefix: None };
     let spec = AttentionSpec { cache_layer: None, n_heads, n_kv_heads, head_dim, scale: 0.5, mask };
     let y = b.attention([q, k, v], spec)?;
     b.output(y);

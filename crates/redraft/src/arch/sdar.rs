@@ -1,0 +1,30 @@
+//! SDAR: Qwen 3 that reads block by block. Fact sheet: `docs/models/sdar.md`.
+
+use redraft_compute::op::RopeStyle;
+
+use super::ArchSpec;
+use super::masked::{self, Canvas, Family};
+use crate::sampler::THRESHOLD;
+
+pub(super) const SPEC: ArchSpec = ArchSpec {
+    name: FAMILY.name,
+    about: "SDAR: Qwen 3 with a block-causal mask, dense",
+    load: |gguf, w, notes| masked::load(&FAMILY, gguf, w, notes),
+    sampler: Some(&THRESHOLD),
+    defaults: DEFAULTS,
+    tap_names: masked::TAP_NAMES,
+    presets: crate::synth::SDAR,
+};
+
+/// The threshold of `generate.py` of the model's repository. A block is revealed as one, however long it is.
+pub(super) const DEFAULTS: &[(&str, f64)] = &[("threshold", 0.85), ("block_length", 0.0)];
+
+const FAMILY: Family = Family {
+    name: "sdar",
+    rope: RopeStyle::Neox,
+    bias: false,
+    head_norms: true,
+    experts: None,
+    shifted: false,
+    canvas: Canvas::Block(4),
+};

@@ -1,0 +1,27 @@
+//! SDAR with routed experts: Qwen 3 MoE that reads block by block. Fact sheet: `docs/models/sdar.md`.
+
+use redraft_compute::op::RopeStyle;
+
+use super::masked::{self, Canvas, Family};
+use super::{ArchSpec, sdar};
+use crate::sampler::THRESHOLD;
+
+pub(super) const SPEC: ArchSpec = ArchSpec {
+    name: FAMILY.name,
+    about: "SDAR: Qwen 3 MoE with a block-causal mask",
+    load: |gguf, w, notes| masked::load(&FAMILY, gguf, w, notes),
+    sampler: Some(&THRESHOLD),
+    defaults: sdar::DEFAULTS,
+    tap_names: masked::TAP_NAMES,
+    presets: crate::synth::SDAR_MOE,
+};
+
+const FAMILY: Family = Family {
+    name: "sdar-moe",
+    rope: RopeStyle::Neox,
+    bias: false,
+    head_norms: true,
+    experts: Some(true),
+    shifted: false,
+    canvas: Canvas::Block(4),
+};
