@@ -16,22 +16,26 @@ pub(crate) fn testdata() -> PathBuf {
 }
 
 pub(crate) fn oracle_model(file: &str) -> PathBuf {
-    testdata().join("oracle/models").join(file)
+    // Those of our own scripts have folders of their own.
+    let dir = if file.starts_with("llada2-") { "llada2" } else { "oracle/models" };
+    testdata().join(dir).join(file)
 }
 
 /// All goldens of DiffusionGemma: name without extension, and content.
 pub(crate) fn oracle_cases() -> Vec<(String, TraceFile)> {
-    cases(|name| name.starts_with("dg-"))
+    cases("oracle/cases", |name| name.starts_with("dg-"))
 }
 
 /// All goldens of models of masks.
 pub(crate) fn family_cases() -> Vec<(String, TraceFile)> {
-    cases(|name| !name.starts_with("dg-"))
+    cases("oracle/cases", |name| !name.starts_with("dg-"))
 }
 
-fn cases(wanted: impl Fn(&str) -> bool) -> Vec<(String, TraceFile)> {
-    let dir = testdata().join("oracle/cases");
+/// All goldens in a folder of `testdata` whose names are wanted.
+pub(crate) fn cases(dir: &str, wanted: impl Fn(&str) -> bool) -> Vec<(String, TraceFile)> {
+    let dir = testdata().join(dir);
     let mut paths: Vec<PathBuf> = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).collect();
+    paths.retain(|p| p.extension().is_some_and(|e| e == "safetensors"));
     paths.sort();
     let name = |p: &PathBuf| p.file_stem().unwrap().to_string_lossy().into_owned();
     let named = paths.iter().map(|p| (name(p), p)).filter(|(name, _)| wanted(name));
