@@ -49,6 +49,31 @@ fn a_recording_and_a_receipt_of_a_model_of_masks_repeat() {
     ok(&["compare", &like, &taps, "--all"]);
 }
 
+/// A model that reads block by block, with a prompt that its chat format makes and a sampler that edits.
+#[test]
+fn llada2_runs_with_its_own_template_and_with_edits() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let m = testdata("llada2/llada2-tiny.BF16.gguf").display().to_string();
+    let done = redraft(&["run", "-m", &m, "-n", "6", "--json", "hi"]);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    assert!(done.err.contains("taking the built-in ling ("), "{}", done.err);
+    let plain: serde_json::Value = serde_json::from_str(&done.out).unwrap();
+    assert_eq!(plain["diffusion"]["sampler"], "threshold");
+    let rendered = "<role>SYSTEM</role>detailed thinking off<|role_end|><role>HUMAN</role>hi<|role_end|>\
+                    <role>ASSISTANT</role>";
+    assert_eq!(json(&["run", "-m", &m, "-n", "6", "--raw", rendered])["digest"], plain["digest"]);
+
+    let (trace, receipt, again) = (path("t.safetensors"), path("r.json"), path("again.safetensors"));
+    let run = ["run", "-m", &m, "--tokens", "20,31,57", "-n", "13", "--sampler", "joint-threshold"];
+    let edits = ["--threshold", "0.2", "--edit-threshold", "0", "--post-steps", "3"];
+    ok(&[&run[..], &edits, &["--trace", &trace, "--receipt", &receipt]].concat());
+    assert!(ok(&["verify", &receipt, "-m", &m]).contains("equal: the model file, every step and the answer"));
+    ok(&["trace", "-q", "-m", &m, "--like", &trace, "-o", &again]);
+    ok(&["compare", &again, &trace, "--all"]);
+    assert!(ok(&["replay", &trace, "-m", &m]).contains("canvas 2 step 1/"));
+}
+
 #[test]
 fn what_does_not_apply_is_refused_by_its_flag() {
     let (dream, gemma) = (model("dream-tiny.F16.gguf"), crate::mini());
