@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs `redraft trace --like` on every golden of the oracle and has the oracle's own golden.py judge it.
+"""Runs `redraft trace --like` on every golden of a forward pass or sampler and has the oracle's own golden.py judge it.
 
     python3 scripts/judge_goldens.py [PATH OF redraft]
 
@@ -15,6 +15,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ORACLE = ROOT / "testdata" / "oracle"
+FOLDERS = [ORACLE, ROOT / "testdata" / "block-diffusion", ROOT / "testdata" / "llada2"]
 MODES = {
     "f32": ["--preset", "f32", "--all"],
     "f64": ["--cos", "0.999999999999", "--nmse", "1e-12", "--all"],
@@ -29,13 +30,14 @@ def model_of(case):
 
 def main():
     redraft = sys.argv[1] if len(sys.argv) > 1 else str(ROOT / "target" / "debug" / "redraft")
-    cases = sorted((ORACLE / "cases").glob("*.safetensors"))
+    cases = [case for folder in FOLDERS for case in sorted((folder / "cases").glob("*.safetensors"))]
     failed = []
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "candidate.safetensors"
         for case in cases:
             for mode, limits in MODES.items():
-                trace = [redraft, "trace", "-q", "-m", str(ORACLE / "models" / model_of(case)), "--like", str(case),
+                model = case.parent.parent / "models" / model_of(case)
+                trace = [redraft, "trace", "-q", "-m", str(model), "--like", str(case),
                          "--numerics", "exact", "--precision", mode, "-o", str(out)]
                 judge = [sys.executable, str(ORACLE / "golden.py"), str(case), str(out), *limits]
                 for command in (trace, judge):

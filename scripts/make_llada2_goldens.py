@@ -205,7 +205,7 @@ def distance(a, b):
 
 
 def write_model(w):
-    g = gguf.GGUFWriter(OUT / FILE, "llada2")
+    g = gguf.GGUFWriter(OUT / "models" / FILE, "llada2")
     g.add_name("LLaDA2 tiny (random weights)")
     g.add_vocab_size(VOCAB), g.add_context_length(256), g.add_embedding_length(WIDTH), g.add_block_count(LAYERS)
     g.add_head_count(HEADS), g.add_head_count_kv(KV_HEADS), g.add_key_length(HEAD), g.add_value_length(HEAD)
@@ -237,7 +237,7 @@ def write_model(w):
 
 def save(name, tensors, metadata):
     tensors = {k: np.ascontiguousarray(v) for k, v in sorted(tensors.items())}
-    save_file(tensors, OUT / f"llada2-tiny.BF16.{name}.safetensors", {"model": FILE, "case": name, **metadata})
+    save_file(tensors, OUT / "cases" / f"llada2-tiny.BF16.{name}.safetensors", {"model": FILE, "case": name, **metadata})
 
 
 def decode(w, prompt, gen_length, threshold, edit_threshold=None, post_steps=0):
@@ -316,7 +316,8 @@ def sequence(rng, n, masked):
 
 
 def main():
-    OUT.mkdir(exist_ok=True)
+    for folder in ("models", "cases"):
+        (OUT / folder).mkdir(parents=True, exist_ok=True)
     w = make_weights()
     write_model(w)
     rng = np.random.default_rng(SEED + 1)

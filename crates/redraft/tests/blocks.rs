@@ -4,37 +4,45 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 
-use common::{LogitsSink, f32_limits, oracle_model};
+use common::{LogitsSink, block_cases, changed, exact, f32_limits, judge, testdata};
 use redraft::arch::{Canvases, Noise};
 use redraft::compute::cpu::CpuLevel;
-use redraft::compute::{KvType, TapKey};
+use redraft::compute::{KvType, Precision, TapKey};
 use redraft::engine::{
     CanvasPass, Event, Finish, Generation, MemoryEstimate, Philox, Request, Session, TapSink, canvas_pass,
     default_max_tokens, generate,
 };
-use redraft::gguf::{Gguf, GgufWriter, Metadata};
+use redraft::gguf::Metadata;
 use redraft::receipt::{Check, ModelDigests, Receipt, StepRecorder};
 use redraft::sampler::{Ask, PROFILES, SAMPLERS, sampler};
-use redraft::trace::{GenerationRecorder, Recording, compare, like};
+use redraft::trace::{GenerationRecorder, Limits, Recording, compare, like};
 use redraft::{Error, LoadOptions, Model};
 
-/// A family, and the tiny model whose tensors have its layers, under the name of that one's architecture.
+/// The tiny model of a family.
 struct Family {
-    arch: &'static str,
     file: &'static str,
-    like: &'static str,
+    /// How many goldens it has.
+    cases: usize,
     shifted: bool,
 }
 
-/// Qwen 3 MoE, not shifted; Qwen 2.5, shifted.
-const FAMILIES: [Family; 2] = [
-    Family { arch: "sdar-moe", file: "rnd1-tiny.BF16.gguf", like: "rnd1", shifted: false },
-    Family { arch: "fast-dllm", file: "dream-tiny.F16.gguf", like: "dream", shifted: true },
-];
+const SDAR: Family = Family { file: "sdar-tiny.BF16.gguf", cases: 4, shifted: false };
+const SDAR_MOE: Family = Family { file: "sdar-moe-tiny.BF16.gguf", cases: 3, shifted: false };
+const FAST_DLLM: Family = Family { file: "fast-dllm-tiny.BF16.gguf", cases: 4, shifted: true };
+
+const ALL: [Family; 3] = [SDAR, SDAR_MOE, FAST_DLLM];
+/// One of each kind, for what takes longer.
+const TWO: [Family; 2] = [SDAR_MOE, FAST_DLLM];
 
 impl Family {
+    fn path(&self) -> PathBuf {
+        testdata().join("block-diffusion/models").join(self.file)
+    }
+
     /// The model with blocks of `len`, and other metadata.
     fn try_open(
         &self,
@@ -42,30 +50,66 @@ impl Family {
         options: &LoadOptions,
         change: impl FnOnce(&mut Metadata),
     ) -> Result<Model, Error> {
-        let g = Gguf::open(&oracle_model(self.file), &Default::default()).unwrap();
-        let mut meta = Metadata::new();
-        for (key, value) in g.metadata().iter() {
-            let key = key.strip_prefix(self.like).map_or(key.to_string(), |k| format!("{}{k}", self.arch));
-            meta.set(key, value.clone());
-        }
-        meta.set("general.architecture", self.arch);
-        meta.set("diffusion.shift_logits", self.shifted);
-        meta.set("diffusion.canvas_length", len as u32);
-        change(&mut meta);
-        let mut w = GgufWriter::with_metadata(meta);
-        for t in g.tensors() {
-            w.add_tensor(&t.name, &t.dims, t.dtype).unwrap();
-        }
-        let mut out = w.begin(Vec::new()).unwrap();
-        for t in g.tensors() {
-            out.write_tensor(&t.name, &g.tensor_bytes(t)).unwrap();
-        }
-        Model::from_gguf(Gguf::from_bytes(out.finish().unwrap().into()).unwrap(), options)
+        let g = changed(&self.path(), |m| {
+            m.set("diffusion.canvas_length", len as u32);
+            change(m);
+        });
+        Model::from_gguf(g, options)
     }
 
     fn open(&self, len: usize, options: &LoadOptions) -> Model {
         self.try_open(len, options, |_| ()).unwrap()
     }
+}
+
+#[test]
+fn every_golden_passes_in_f32() {
+    let cases = block_cases();
+    for family in &ALL {
+        let mut model = Model::open(&family.path(), &exact()).unwrap();
+        assert!(model.notes().is_empty() && model.unused_tensors().is_empty(), "{:?}", model.notes());
+        assert_eq!(judge(&mut model, family.file, &cases, &f32_limits()), family.cases, "{}", family.file);
+    }
+    assert_eq!(cases.len(), ALL.iter().map(|f| f.cases).sum::<usize>());
+}
+
+#[test]
+fn the_f64_truth_passes_at_one_in_a_trillion() {
+    let limits = Limits { one_minus_cos: 1e-12, nmse: 1e-12, ..f32_limits() };
+    let options = LoadOptions { precision: Precision::F64, ..LoadOptions::default() };
+    let cases = block_cases();
+    for family in &ALL {
+        judge(&mut Model::open(&family.path(), &options).unwrap(), family.file, &cases, &limits);
+    }
+}
+
+/// What the goldens must hold for the two tests above to mean anything: a tail that shares a block, who sees whom, chunks,
+/// steps that reveal more than one token by a threshold, a given first token.
+#[test]
+fn goldens_hold_what_matters() {
+    let cases: BTreeMap<_, _> = block_cases().into_iter().collect();
+    for (name, tensors) in [
+        (
+            "sdar-tiny.BF16.cached",
+            &["enc2/l_out-1", "enc2/kq_visible-0", "dec/kq_visible-0", "dec/l_out-1"][..],
+        ),
+        ("sdar-tiny.BF16.forward", &["Qcur-0", "Kcur-0", "ffn_out-0", "result_norm", "logits"]),
+        ("sdar-moe-tiny.BF16.forward", &["ffn_moe_topk-0", "ffn_moe_weights-1", "ffn_moe_out-0"]),
+        (
+            "fast-dllm-tiny.BF16.sampler-threshold",
+            &["x_in", "x_out", "confidence", "argmax", "revealed", "final"],
+        ),
+    ] {
+        tensors.iter().for_each(|t| assert!(cases[name].tensors.contains_key(*t), "{name} {t}"));
+    }
+    let ints = |name: &str, tensor: &str| cases[name].ints(tensor).unwrap();
+    assert_eq!(ints("sdar-tiny.BF16.cached", "prompt_ids").len() % 4, 1);
+    for name in ["sdar-tiny.BF16.sampler-threshold", "fast-dllm-tiny.BF16.sampler-dynamic-threshold"] {
+        let k = ints(name, "k");
+        assert!(k.iter().any(|&k| k > 1) && k.contains(&1), "{name} {k:?}");
+    }
+    // 32 positions in two blocks, each of which begins with a token that no step reveals.
+    assert_eq!(ints("fast-dllm-tiny.BF16.sampler-threshold", "k").iter().sum::<i64>(), 30);
 }
 
 fn options() -> LoadOptions {
@@ -133,7 +177,7 @@ fn uncached(model: &mut Model, ids: &[u32], rows: usize) -> Vec<f32> {
 /// Prompts that end inside a block, at its end, or before the first is full, cached in pieces of one block or more.
 #[test]
 fn a_cached_prompt_gives_the_bits_of_an_uncached_one() {
-    for family in &FAMILIES {
+    for family in &TWO {
         for &kv_type in KvType::ALL {
             for len in [3, 8, 32] {
                 let mut model = family.open(len, &LoadOptions { kv_type, ..options() });
@@ -156,7 +200,7 @@ fn a_cached_prompt_gives_the_bits_of_an_uncached_one() {
                             bits(&sink.0),
                             bits(&want),
                             "{} {kv_type:?} {len} {n} {blocks}",
-                            family.arch
+                            family.file
                         );
                     }
                 }
@@ -168,7 +212,7 @@ fn a_cached_prompt_gives_the_bits_of_an_uncached_one() {
 /// A token sees its whole block and nothing after it.
 #[test]
 fn blocks_are_bidirectional_and_causal_among_each_other() {
-    let mut model = FAMILIES[0].open(4, &options());
+    let mut model = SDAR_MOE.open(4, &options());
     let mut ids = prompt(12);
     let rows = |model: &mut Model, ids: &[u32]| uncached(model, ids, 12);
     let before = rows(&mut model, &ids);
@@ -184,7 +228,7 @@ fn blocks_are_bidirectional_and_causal_among_each_other() {
 /// for the first, which is what the prompt leaves of one.
 #[test]
 fn every_step_has_the_logits_of_the_whole_sequence() {
-    for family in &FAMILIES {
+    for family in &TWO {
         for (len, n, tokens, lens) in
             [(4, 6, 9, vec![2, 4, 4]), (8, 3, 12, vec![5, 8]), (8, 16, 16, vec![8, 8]), (32, 20, 5, vec![12])]
         {
@@ -220,7 +264,7 @@ fn every_step_has_the_logits_of_the_whole_sequence() {
                     .flat_map(|i| all[row(i) * v..][..v].to_vec())
                     .collect();
                 let have: Vec<f32> = logits.iter().map(|&x| x as f32).collect();
-                assert_eq!(bits(&have), bits(&want), "{} {len} {n}", family.arch);
+                assert_eq!(bits(&have), bits(&want), "{} {len} {n}", family.file);
                 // A shifted model has no row for the first token of a block but in the block before: it is there already.
                 let given = family.shifted && before.len().is_multiple_of(len);
                 if given {
@@ -238,7 +282,7 @@ fn every_step_has_the_logits_of_the_whole_sequence() {
 
 #[test]
 fn output_is_cut_at_exactly_max_tokens() {
-    for family in &FAMILIES {
+    for family in &TWO {
         let mut model = family.open(8, &options());
         let mut answer = |n| {
             let request = request(&model, "threshold", &[], &prompt(13), n);
@@ -257,7 +301,7 @@ fn output_is_cut_at_exactly_max_tokens() {
 /// An end in the first canvas, in a later one, beyond the cut, and, in shifted models, as the given token of a block.
 #[test]
 fn answers_end_where_they_end() {
-    for family in &FAMILIES {
+    for family in &TWO {
         let mut model = family.open(4, &options());
         let mut request = request(&model, "threshold", &[], &prompt(6), 14);
         let whole = run(&mut model, &request, &mut |_| ()).unwrap();
@@ -265,7 +309,7 @@ fn answers_end_where_they_end() {
             request.end_ids = vec![whole.ids[at]];
             let first = whole.ids.iter().position(|&id| id == whole.ids[at]).unwrap();
             let g = run(&mut model, &request, &mut |_| ()).unwrap();
-            assert_eq!((&g.ids[..], g.finish), (&whole.ids[..first], Finish::Stop), "{} {at}", family.arch);
+            assert_eq!((&g.ids[..], g.finish), (&whole.ids[..first], Finish::Stop), "{} {at}", family.file);
             assert_eq!(g.canvases.len(), if first < 2 { 1 } else { 2 + (first - 2) / 4 });
         }
     }
@@ -274,7 +318,7 @@ fn answers_end_where_they_end() {
 /// The cache goes back to the beginning of the first block that differs, and its bits are those of a fresh one.
 #[test]
 fn a_conversation_goes_back_to_whole_blocks() {
-    for family in &FAMILIES {
+    for family in &TWO {
         let fresh = |prompt: &[u32]| {
             let mut model = family.open(8, &options());
             let request = request(&model, "threshold", &[], prompt, 12);
@@ -287,7 +331,7 @@ fn a_conversation_goes_back_to_whole_blocks() {
             let g = run_in(&mut model, &mut session, &request, &mut |_| ()).unwrap();
             let want = fresh(prompt);
             assert_eq!((&g.ids, &g.digests), (&want.ids, &want.digests));
-            assert_eq!(g.reused, reused, "{} {}", family.arch, prompt.len());
+            assert_eq!(g.reused, reused, "{} {}", family.file, prompt.len());
             g
         };
         let first = turn(&prompt(21), 0);
@@ -310,7 +354,7 @@ fn a_conversation_goes_back_to_whole_blocks() {
 
 #[test]
 fn threads_levels_and_backends_change_no_bit() {
-    for family in &FAMILIES {
+    for family in &TWO {
         let answer = |o: &LoadOptions| {
             let mut model = family.open(8, o);
             let p = [("temperature", 0.8), ("top_p", 0.9), ("threshold", 0.05)];
@@ -339,7 +383,7 @@ fn threads_levels_and_backends_change_no_bit() {
 /// Every sampler of masks reveals each position once, but for the one that a shifted model has given.
 #[test]
 fn every_sampler_fills_blocks() {
-    for family in &FAMILIES {
+    for family in &TWO {
         let mut model = family.open(8, &options());
         let Noise::Mask(mask) = model.shape().noise else { panic!("masks") };
         for spec in SAMPLERS.iter().filter(|s| s.masks) {
@@ -365,21 +409,35 @@ fn every_sampler_fills_blocks() {
                 .unwrap();
                 let given = |i: &usize| family.shifted && (11 + i).is_multiple_of(8);
                 let want: Vec<usize> = (0..21).map(|i| usize::from(!given(&i))).collect();
-                assert_eq!(revealed, want, "{} {}", family.arch, spec.name);
+                assert_eq!(revealed, want, "{} {}", family.file, spec.name);
                 // What the pass before a block predicts is not edited: nothing else predicts it.
                 let kept = (0..21).filter(given).all(|i| !edited[i]);
-                assert!(kept && edited.contains(&true) == edits, "{} {}", family.arch, spec.name);
+                assert!(kept && edited.contains(&true) == edits, "{} {}", family.file, spec.name);
                 assert!(!done.committed.contains(&mask));
             }
         }
     }
 }
 
+/// Top-p says what can be drawn: where nothing is, it makes no token more likely than the model does.
+#[test]
+fn a_threshold_is_one_of_the_models_probabilities_where_nothing_is_drawn() {
+    let mut model = FAST_DLLM.open(8, &options());
+    let mut answer = |temperature, top_p| {
+        let p = [("temperature", temperature), ("top_p", top_p), ("threshold", 0.4)];
+        let request = request(&model, "threshold", &p, &prompt(11), 21);
+        let g = run(&mut model, &request, &mut |_| ()).unwrap();
+        (g.ids, g.canvases)
+    };
+    assert_eq!(answer(0.0, 0.6), answer(0.0, 1.0));
+    assert_ne!(answer(0.5, 0.6), answer(0.5, 1.0));
+}
+
 /// The smaller blocks of a sampler are counted from the start of the model's block: of a canvas of 13 after three tokens of
 /// its block the first smaller block of 8 is 5 long.
 #[test]
 fn smaller_blocks_lie_on_the_grid_of_the_blocks() {
-    let mut model = FAMILIES[0].open(16, &options());
+    let mut model = SDAR_MOE.open(16, &options());
     let p = [("block_length", 8.0), ("threshold", 1.0)];
     let request = request(&model, "threshold", &p, &prompt(3), 13);
     let mut left = Vec::new();
@@ -394,7 +452,7 @@ fn smaller_blocks_lie_on_the_grid_of_the_blocks() {
 
 #[test]
 fn what_does_not_fit_is_refused() {
-    let mut model = FAMILIES[0].open(8, &options());
+    let mut model = SDAR_MOE.open(8, &options());
     let problem = |model: &mut Model, r: &Request| run(model, r, &mut |_| ()).unwrap_err().to_string();
     let mut r = request(&model, "threshold", &[], &prompt(30), 4);
     // 30 and the rest of its block, 2, and one block more.
@@ -423,7 +481,7 @@ fn what_does_not_fit_is_refused() {
 
 #[test]
 fn keys_have_a_meaning() {
-    let [sdar, fast] = &FAMILIES;
+    let [sdar, fast] = &TWO;
     let key = "diffusion.canvas_length";
     let silent = sdar.try_open(8, &options(), |m| drop(m.remove(key))).unwrap();
     assert_eq!(silent.shape().canvas_len, 4);
@@ -446,7 +504,7 @@ fn keys_have_a_meaning() {
 /// Keys and values of the whole sequence, and a pass over a chunk of it that is whole blocks.
 #[test]
 fn the_memory_of_an_answer_is_known_before() {
-    let mut model = FAMILIES[1].open(48, &options());
+    let mut model = FAST_DLLM.open(48, &options());
     let shape = model.shape().clone();
     let of = |model: &mut Model, n, answer| MemoryEstimate::of(model, n, answer, Ask::default()).unwrap();
     let long = of(&mut model, 2000, 112);
@@ -469,17 +527,15 @@ fn the_memory_of_an_answer_is_known_before() {
     }
     let mut rows = Rows(Vec::new());
     let mut session = model.session().unwrap();
-    session.set_prompt(&mut model, &prompt(1056), &mut rows, &mut |_, _| ControlFlow::Continue(())).unwrap();
-    assert_eq!(rows.0, [480, 480, 96]);
+    session.set_prompt(&mut model, &prompt(1008), &mut rows, &mut |_, _| ControlFlow::Continue(())).unwrap();
+    assert_eq!(rows.0, [480, 480, 48]);
     assert!(session.next().is_some());
 }
 
 /// A run, its recording and its receipt agree, with everything drawn at random, though the canvases differ in length.
 #[test]
 fn recordings_and_receipts_repeat() {
-    for (family, name) in
-        [(&FAMILIES[0], "random"), (&FAMILIES[1], "maskgit-plus"), (&FAMILIES[0], "threshold")]
-    {
+    for (family, name) in [(&SDAR_MOE, "random"), (&FAST_DLLM, "maskgit-plus"), (&SDAR_MOE, "threshold")] {
         for (n, tokens) in [(11, 9), (8, 9), (11, 3)] {
             let mut model = family.open(8, &options());
             let p = [("temperature", 0.8), ("top_p", 0.9), ("steps", 4.0)];
@@ -505,7 +561,7 @@ fn recordings_and_receipts_repeat() {
             file.metadata.insert("sampler".into(), name.into());
             file.metadata.insert("max_tokens".into(), tokens.to_string());
             let repeated = like(&mut model, &file, None).unwrap();
-            let report = compare(&file, &repeated, &redraft::trace::Limits { all: true, ..f32_limits() });
+            let report = compare(&file, &repeated, &Limits { all: true, ..f32_limits() });
             assert!(report.ok, "{name}: {report:#?}");
             let recording = Recording::read(&file, 512).unwrap();
             assert_eq!(recording.answer(usize::MAX), done.ids);

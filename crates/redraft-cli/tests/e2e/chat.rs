@@ -187,3 +187,34 @@ fn room_for_an_answer_of_one_canvas_is_that_of_the_model() {
     check("rnd1-tiny.BF16.gguf", &["-n", "8"], 9);
     check("llada-tiny.BF16.gguf", &[], 128);
 }
+
+/// Of a model that reads block by block whole blocks are reused, with the bits of a fresh run, and old turns go where
+/// prompt and whole canvases do not fit.
+#[test]
+fn a_conversation_in_blocks_is_that_of_fresh_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let (template, file) = (path("plain.jinja"), path("c.json"));
+    std::fs::write(&template, "{% for m in messages %}{{ m.content }}\n{% endfor %}").unwrap();
+    for (name, block) in [("sdar-moe-tiny.BF16.gguf", 8), ("fast-dllm-tiny.BF16.gguf", 16)] {
+        let model = crate::testdata("block-diffusion/models").join(name).display().to_string();
+        let args = ["-m", &model, "--chat-template", &template, "-n", "20", "--ctx-overflow", "slide"];
+        let lines = "A first question.\nA second one, which is longer.\nAnd a third.\n";
+        let (talk, _) = ok(&args, &format!("{lines}/save! {file}\n"));
+        let (again, _) = ok(&args, &format!("/load {file}\n/regenerate\n"));
+        assert_eq!(
+            (&again[0]["reused_tokens"], &again[0]["digest"]),
+            (&0.into(), &talk[2]["digest"]),
+            "{name}"
+        );
+        let number = |v: &Value| v.as_u64().unwrap();
+        let reused = number(&talk[2]["reused_tokens"]);
+        assert!(reused > 0 && reused % block == 0, "{name}: {reused}");
+        // The third prompt, 20 tokens, and what is left of their block.
+        let room = (number(&talk[2]["usage"]["prompt_tokens"]) + 20).next_multiple_of(block);
+        for (context, left_out) in [(room, 0), (room - 1, 1)] {
+            let (v, err) = ok(&[&args[..], &["-c", &context.to_string()]].concat(), lines);
+            assert_eq!(v[2]["turns_left_out"], left_out, "{name}, a context of {context}: {err}");
+        }
+    }
+}

@@ -54,7 +54,7 @@ fn a_recording_and_a_receipt_of_a_model_of_masks_repeat() {
 fn llada2_runs_with_its_own_template_and_with_edits() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).display().to_string();
-    let m = testdata("llada2/llada2-tiny.BF16.gguf").display().to_string();
+    let m = testdata("llada2/models/llada2-tiny.BF16.gguf").display().to_string();
     let done = redraft(&["run", "-m", &m, "-n", "6", "--json", "hi"]);
     assert_eq!(done.code, Some(0), "{}", done.err);
     assert!(done.err.contains("taking the built-in ling ("), "{}", done.err);
@@ -74,9 +74,78 @@ fn llada2_runs_with_its_own_template_and_with_edits() {
     assert!(ok(&["replay", &trace, "-m", &m]).contains("canvas 2 step 1/"));
 }
 
+fn block_model(name: &str) -> String {
+    testdata("block-diffusion/models").join(name).display().to_string()
+}
+
+/// Canvases are blocks but for the first, which is the rest of the prompt's last one, and the makers' parameters are the
+/// defaults.
+#[test]
+fn a_model_of_blocks_runs_with_its_own_sampler() {
+    for (file, canvases, parameters) in [
+        ("sdar-tiny.BF16.gguf", 3, [("threshold", 0.85), ("block_length", 0.0)]),
+        ("sdar-moe-tiny.BF16.gguf", 2, [("threshold", 0.85), ("block_length", 0.0)]),
+        ("fast-dllm-tiny.BF16.gguf", 1, [("threshold", 0.9), ("block_length", 8.0)]),
+    ] {
+        let v = json(&["run", "-m", &block_model(file), "--tokens", "20,31,57", "-n", "7"]);
+        assert_eq!(v["diffusion"]["sampler"], "threshold");
+        for (name, value) in parameters {
+            assert_eq!(v["diffusion"]["parameters"][name].as_f64(), Some(value), "{file} {name}");
+        }
+        let (prompt, answer) =
+            (v["usage"]["prompt_tokens"].as_u64(), v["usage"]["completion_tokens"].as_u64());
+        assert_eq!((prompt, answer), (Some(3), Some(7)));
+        let found = v["diffusion"]["canvases"].as_array().unwrap();
+        assert_eq!(found.len(), canvases, "{file}: 1 + 4 + 4, 5 + 8, 13");
+        assert!(v["memory"]["kv_bytes"].as_u64() > Some(0), "{file}");
+    }
+}
+
+#[test]
+fn a_recording_and_a_receipt_of_a_model_of_blocks_repeat() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let (m, trace, receipt, again) = (
+        block_model("sdar-moe-tiny.BF16.gguf"),
+        path("t.safetensors"),
+        path("r.json"),
+        path("again.safetensors"),
+    );
+    let run = ["run", "-m", &m, "--tokens", "20,31,57", "-n", "9", "--temperature", "0.9", "--kv-type", "i8"];
+    ok(&[&run[..], &["--steps", "4", "--trace", &trace, "--receipt", &receipt]].concat());
+    assert!(
+        ok(&["verify", &receipt, "-m", &m]).ends_with("equal: the model file, every step and the answer\n")
+    );
+    ok(&["trace", "-q", "-m", &m, "--kv-type", "i8", "--like", &trace, "-o", &again]);
+    ok(&["compare", &again, &trace, "--all"]);
+    let shown = ok(&["replay", &trace, "-m", &m]);
+    assert!(shown.contains("canvas 1 step 1/") && shown.contains("canvas 2 step 1/"), "{shown}");
+    // The passes over whole blocks of the prompt and over the rest with a canvas.
+    let (taps, like) = (path("taps.safetensors"), path("like.safetensors"));
+    let tokens = "20,31,57,20,31,57,20,31,57,33";
+    ok(&[
+        "trace",
+        "-q",
+        "-m",
+        &m,
+        "--tokens",
+        tokens,
+        "--taps",
+        "Qcur_pos,l_out,logits,kq_visible",
+        "-o",
+        &taps,
+    ]);
+    ok(&["trace", "-q", "-m", &m, "--like", &taps, "-o", &like]);
+    let compared = ok(&["compare", &like, &taps, "--all"]);
+    for tensor in ["enc/l_out-1", "enc/kq_visible-0", "dec/Qcur-0", "dec/kq_visible-1", "logits"] {
+        assert!(compared.contains(tensor), "{tensor}: {compared}");
+    }
+}
+
 #[test]
 fn what_does_not_apply_is_refused_by_its_flag() {
     let (dream, gemma) = (model("dream-tiny.F16.gguf"), crate::mini());
+    let sdar = block_model("sdar-tiny.BF16.gguf");
     for (file, flags, said) in [
         (&dream, &["--no-self-conditioning"][..], "--no-self-conditioning changes nothing"),
         (
@@ -86,6 +155,8 @@ fn what_does_not_apply_is_refused_by_its_flag() {
         ),
         (&dream, &["--sampler", "entropy-bound"], "expected origin, maskgit-plus"),
         (&dream, &["--kv-type", "i8"], "type of the KV cache"),
+        (&sdar, &["--cfg-scale", "1"], "a model that keeps no prompt in a cache, found sdar"),
+        (&sdar, &["--ctx", "3"], "together more than the context of 3"),
         (&dream, &["--profile", "jax"], "profile of a model whose canvas begins as mask tokens"),
         (&gemma, &["--sampler", "low-confidence"], "expected entropy-bound, found low-confidence"),
         (&gemma, &["--eps", "0.1"], "--eps: the sampler entropy-bound has no such parameter"),

@@ -28,8 +28,8 @@ pub(crate) static SPEC: SamplerSpec = SamplerSpec {
     ],
     create: |params, _| {
         let threshold = params.get("threshold");
-        // Probabilities are those that tokens are drawn by.
-        let ask = Ask { worth: true, ..Ask::default() };
+        // The probabilities that tokens are drawn by; where none is drawn, those of the model.
+        let ask = Ask { raw_stats: params.get("temperature") == 0.0, worth: true, ..Ask::default() };
         let reach = move |p: &[f64]| p.iter().take_while(|&&p| p > threshold).count();
         Box::new(Blocks::new(params, ask, Draw::probability, Box::new(reach)))
     },

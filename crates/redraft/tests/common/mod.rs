@@ -17,25 +17,29 @@ pub(crate) fn testdata() -> PathBuf {
 
 pub(crate) fn oracle_model(file: &str) -> PathBuf {
     // Those of our own scripts have folders of their own.
-    let dir = if file.starts_with("llada2-") { "llada2" } else { "oracle/models" };
+    let dir = if file.starts_with("llada2-") { "llada2/models" } else { "oracle/models" };
     testdata().join(dir).join(file)
 }
 
 /// All goldens of DiffusionGemma: name without extension, and content.
 pub(crate) fn oracle_cases() -> Vec<(String, TraceFile)> {
-    cases("oracle/cases", |name| name.starts_with("dg-"))
+    cases("oracle", |name| name.starts_with("dg-"))
 }
 
-/// All goldens of models of masks.
+/// All goldens of models of masks that read the whole sequence.
 pub(crate) fn family_cases() -> Vec<(String, TraceFile)> {
-    cases("oracle/cases", |name| !name.starts_with("dg-"))
+    cases("oracle", |name| !name.starts_with("dg-"))
 }
 
-/// All goldens in a folder of `testdata` whose names are wanted.
-pub(crate) fn cases(dir: &str, wanted: impl Fn(&str) -> bool) -> Vec<(String, TraceFile)> {
-    let dir = testdata().join(dir);
+/// All goldens of models that read block by block.
+pub(crate) fn block_cases() -> Vec<(String, TraceFile)> {
+    cases("block-diffusion", |_| true)
+}
+
+/// The goldens in a folder of `testdata` whose names are wanted.
+pub(crate) fn cases(folder: &str, wanted: impl Fn(&str) -> bool) -> Vec<(String, TraceFile)> {
+    let dir = testdata().join(folder).join("cases");
     let mut paths: Vec<PathBuf> = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).collect();
-    paths.retain(|p| p.extension().is_some_and(|e| e == "safetensors"));
     paths.sort();
     let name = |p: &PathBuf| p.file_stem().unwrap().to_string_lossy().into_owned();
     let named = paths.iter().map(|p| (name(p), p)).filter(|(name, _)| wanted(name));
@@ -53,7 +57,13 @@ pub(crate) fn open(file: &str, options: &LoadOptions) -> Model {
 
 /// The file with other metadata, on one thread.
 pub(crate) fn with_metadata(file: &str, change: impl FnOnce(&mut Metadata)) -> Result<Model, Error> {
-    let g = Gguf::open(&oracle_model(file), &Default::default()).unwrap();
+    let options = LoadOptions { threads: Some(1), ..LoadOptions::default() };
+    Model::from_gguf(changed(&oracle_model(file), change), &options)
+}
+
+/// The file with other metadata.
+pub(crate) fn changed(path: &Path, change: impl FnOnce(&mut Metadata)) -> Gguf {
+    let g = Gguf::open(path, &Default::default()).unwrap();
     let mut meta = g.metadata().clone();
     change(&mut meta);
     let mut w = GgufWriter::with_metadata(meta);
@@ -64,8 +74,7 @@ pub(crate) fn with_metadata(file: &str, change: impl FnOnce(&mut Metadata)) -> R
     for t in g.tensors() {
         out.write_tensor(&t.name, &g.tensor_bytes(t)).unwrap();
     }
-    let options = LoadOptions { threads: Some(1), ..LoadOptions::default() };
-    Model::from_gguf(Gguf::from_bytes(out.finish().unwrap().into()).unwrap(), &options)
+    Gguf::from_bytes(out.finish().unwrap().into()).unwrap()
 }
 
 /// The file with every F32, F16 or BF16 matrix in another float type; vectors and the router stay F32.
