@@ -1,19 +1,24 @@
 """A tiny LLaDA2 with random weights and what it must compute, in float64 NumPy: testdata/llada2.
 
-    pip install numpy==2.4.6 gguf==0.19.0 safetensors==0.8.0 && python scripts/make_llada2_goldens.py
+    pip install numpy==2.4.6 gguf==0.19.0 && python scripts/make_llada2_goldens.py
 
 Written from "LLaDA2.0: Scaling Up Diffusion Language Models to 100B" and the public modeling code (modeling_llada2_moe.py;
 the router is that of DeepSeek-V3, section 2.1.2). Metadata and tensors have the names of llama.cpp's converter for
 `bailingmoe2`, whose layers these are. The router is written twice, in two ways, and both must agree on every token. The
 script refuses to write goldens in which a rule makes no difference: it breaks each rule once and looks at the logits.
 Two runs write the same bytes.
+
+With --check (and llama-cpp-python 0.3.36) the forward pass is compared with llama.cpp's `bailingmoe2`, which has the same
+layers under a causal or a full mask.
 """
+import ctypes
 import json
+import sys
+import tempfile
 from pathlib import Path
 
 import gguf
 import numpy as np
-from safetensors.numpy import save_file
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "testdata/llada2"
@@ -204,8 +209,8 @@ def distance(a, b):
     return 1 - (a * b).sum() / np.sqrt((a * a).sum() * (b * b).sum())
 
 
-def write_model(w):
-    g = gguf.GGUFWriter(OUT / "models" / FILE, "llada2")
+def write_model(w, path, arch="llada2", kind=gguf.GGMLQuantizationType.BF16):
+    g = gguf.GGUFWriter(path, arch)
     g.add_name("LLaDA2 tiny (random weights)")
     g.add_vocab_size(VOCAB), g.add_context_length(256), g.add_embedding_length(WIDTH), g.add_block_count(LAYERS)
     g.add_head_count(HEADS), g.add_head_count_kv(KV_HEADS), g.add_key_length(HEAD), g.add_value_length(HEAD)
@@ -225,19 +230,28 @@ def write_model(w):
     g.add_token_list(v["tokens"]), g.add_token_types(v["types"]), g.add_token_merges(merges)
     g.add_bos_token_id(v["bos"]), g.add_eos_token_id(v["eos"]), g.add_pad_token_id(v["pad"]), g.add_mask_token_id(MASK)
     g.add_add_bos_token(False)
-    bf16 = gguf.GGMLQuantizationType.BF16
     for name, x in w.items():
         name += "" if name.endswith(".bias") else ".weight"
         if x.ndim == 1 or name.endswith("ffn_gate_inp.weight"):
             g.add_tensor(name, x)
         else:
-            g.add_tensor(name, gguf.quants.quantize(x, bf16), raw_dtype=bf16)
+            g.add_tensor(name, gguf.quants.quantize(x, kind), raw_dtype=kind)
     g.write_header_to_file(), g.write_kv_data_to_file(), g.write_tensors_to_file(), g.close()
 
 
 def save(name, tensors, metadata):
-    tensors = {k: np.ascontiguousarray(v) for k, v in sorted(tensors.items())}
-    save_file(tensors, OUT / "cases" / f"llada2-tiny.BF16.{name}.safetensors", {"model": FILE, "case": name, **metadata})
+    """A safetensors file with keys in order, which that library does not promise of its metadata."""
+    kinds = {np.dtype("f8"): "F64", np.dtype("f4"): "F32", np.dtype("i4"): "I32", np.dtype("u1"): "U8"}
+    header, at = {"__metadata__": {"case": name, "model": FILE, **metadata}}, 0
+    # Larger elements first, so that all are aligned.
+    tensors = sorted(tensors.items(), key=lambda t: (-t[1].dtype.itemsize, t[0]))
+    for key, x in tensors:
+        header[key] = {"dtype": kinds[x.dtype], "shape": list(x.shape), "data_offsets": [at, at + x.nbytes]}
+        at += x.nbytes
+    head = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    head += b" " * (-len(head) % 8)
+    with open(OUT / "cases" / f"llada2-tiny.BF16.{name}.safetensors", "wb") as f:
+        f.write(len(head).to_bytes(8, "little") + head + b"".join(np.ascontiguousarray(x).tobytes() for _, x in tensors))
 
 
 def decode(w, prompt, gen_length, threshold, edit_threshold=None, post_steps=0):
@@ -315,11 +329,51 @@ def sequence(rng, n, masked):
     return ids
 
 
+def llama_cpp(path, ids, causal):
+    """Logits of all rows, [T, V]."""
+    import llama_cpp as cpp
+    quiet = cpp.llama_log_callback(lambda level, text, data: None)
+    cpp.llama_log_set(quiet, ctypes.c_void_p(0))
+    cpp.llama_backend_init()
+    model = cpp.llama_model_load_from_file(str(path).encode(), cpp.llama_model_default_params())
+    params = cpp.llama_context_default_params()
+    params.n_ctx = params.n_batch = params.n_ubatch = 256
+    params.flash_attn_type = params.type_k = params.type_v = 0  # attention and cache in f32
+    context = cpp.llama_init_from_model(model, params)
+    cpp.llama_set_causal_attn(context, causal)
+    batch = cpp.llama_batch_init(len(ids), 0, 1)
+    batch.n_tokens = len(ids)
+    for i, id in enumerate(ids):
+        batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.logits[i] = int(id), i, 1, 1
+        batch.seq_id[i][0] = 0
+    assert cpp.llama_decode(context, batch) == 0
+    rows = ctypes.cast(cpp.llama_get_logits(context), ctypes.POINTER(ctypes.c_float))
+    return np.ctypeslib.as_array(rows, (len(ids), VOCAB)).astype(np.float64)
+
+
+def check():
+    """That program takes the width of the model for that of all query heads, so there are fewer of them here."""
+    global HEADS, KV_HEADS
+    HEADS, KV_HEADS = WIDTH // HEAD, 1
+    w = make_weights()
+    ids = sequence(np.random.default_rng(SEED + 2), 45, 9)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.gguf"
+        write_model(w, path, "bailingmoe2", gguf.GGMLQuantizationType.F32)
+        for causal, rule in ((True, "causal mask"), (False, "full mask")):
+            found, expected = llama_cpp(path, ids, causal), forward(w, ids, rule)
+            apart, most = distance(found, expected), np.abs(found - expected).max()
+            print(f"llama.cpp, {rule}: 1 - cos {apart:.1e}, at most {most:.1e} apart")
+            assert apart < 1e-11 and (found.argmax(-1) == expected.argmax(-1)).all()
+
+
 def main():
+    if "--check" in sys.argv:
+        return check()
     for folder in ("models", "cases"):
         (OUT / folder).mkdir(parents=True, exist_ok=True)
     w = make_weights()
-    write_model(w)
+    write_model(w, OUT / "models" / FILE)
     rng = np.random.default_rng(SEED + 1)
     reference = {"reference": "NumPy, float64, block-causal mask"}
     for name, n, masked in (("forward", 3 * BLOCK, 7), ("long", 5 * BLOCK + 5, 9), ("two-token", 2, 1)):
