@@ -15,7 +15,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ORACLE = ROOT / "testdata" / "oracle"
-FOLDERS = [ORACLE, ROOT / "testdata" / "block-diffusion"]
+FOLDERS = [ORACLE, ROOT / "testdata" / "block-diffusion", ROOT / "testdata" / "llada2"]
 MODES = {
     "f32": ["--preset", "f32", "--all"],
     "f64": ["--cos", "0.999999999999", "--nmse", "1e-12", "--all"],

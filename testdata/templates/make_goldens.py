@@ -1,4 +1,5 @@
-"""Renders the templates of this folder with Jinja2, set up as transformers does, and writes goldens.json.
+"""Renders the templates of this folder and the built-in ones with Jinja2, set up as transformers does, and writes goldens.json.
+What the built-in ones give is checked against the formats as README.md describes them, in plain Python.
 
     pip install jinja2==3.1.6 && python make_goldens.py
 """
@@ -11,6 +12,7 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 HERE = Path(__file__).parent
+BUILTIN = HERE / "../../crates/redraft/src/chat/builtin"
 SECONDS = 951_782_400  # 29 February 2000
 
 
@@ -100,18 +102,83 @@ CASES = [
     ("values", {"messages": [{"role": "a", "content": "", "value": VALUE}, {"role": "b", "content": ""}]}),
 ]
 
+PARTS = [{"role": "user", "content": [{"type": "text", "text": " a "}, {"type": "text", "text": "b\n"}]}]
+BUILTIN_CASES = [
+    {"messages": say(("user", " hi ")), "add_generation_prompt": True},
+    {"messages": say(("user", "hi")), "add_generation_prompt": True, "enable_thinking": True},
+    {"messages": say(("user", "hi")), "add_generation_prompt": True, "enable_thinking": False},
+    {"messages": ASK, "add_generation_prompt": True},
+    {"messages": ASK[:3]},
+    {"messages": PARTS + say(("assistant", None), ("system", "late"), ("user", "c")), "add_generation_prompt": True},
+    {"messages": [], "add_generation_prompt": True},
+]
+
+
+def text_of(m):
+    c = m.get("content")
+    return c if isinstance(c, str) else "".join(part.get("text", "") for part in c or [])
+
+
+def gemma4(messages, bos, ask, think):
+    # Parts are trimmed one by one.
+    parts = [m["content"] if isinstance(m["content"], list) else [{"text": m["content"] or ""}] for m in messages]
+    texts = ["".join(p["text"].strip() for p in ps) for ps in parts]
+    roles = ["model" if m["role"] == "assistant" else m["role"] for m in messages]
+    return bos + "".join(f"<|turn>{r}\n{t}<turn|>\n" for r, t in zip(roles, texts)) + "<|turn>model\n" * ask
+
+
+def llama3(messages, bos, ask, think):
+    head = "<|start_header_id|>{}<|end_header_id|>\n\n".format
+    said = "".join(head(m["role"]) + text_of(m).strip() + "<|eot_id|>" for m in messages)
+    return (bos if messages else "") + said + head("assistant") * ask
+
+
+def chatml(messages, bos, ask, think):
+    said = "".join(f"<|im_start|>{m['role']}\n{text_of(m)}<|im_end|>\n" for m in messages)
+    return said + "<|im_start|>assistant\n" * ask + "<think>\n\n</think>\n\n" * (ask and think is False)
+
+
+def dream(messages, bos, ask, think):
+    needs = messages and messages[0]["role"] != "system"
+    first = say(("system", "You are a helpful assistant.")) if needs else []
+    return chatml(first + messages, bos, ask, None)
+
+
+def ling(messages, bos, ask, think):
+    names = {"system": "SYSTEM", "user": "HUMAN", "assistant": "ASSISTANT"}
+    system, rest = "", messages
+    if messages and messages[0]["role"] == "system":
+        system, rest = text_of(messages[0]) + "\n", messages[1:]
+    out = f"<role>SYSTEM</role>{system}detailed thinking {'on' if think else 'off'}<|role_end|>"
+    out += "".join(f"<role>{names[m['role']]}</role>{text_of(m)}<|role_end|>" for m in rest)
+    return out + "<role>ASSISTANT</role>" * ask
+
+
+def qa(messages, bos, ask, think):
+    form = {"user": "Question: {}\nAnswer:", "assistant": " {}\n\n", "system": "{}\n\n"}
+    return "".join(form[m["role"]].format(text_of(m).strip()) for m in messages)
+
 
 def main():
     env = environment()
     out = []
-    for template, given in CASES:
+    formats = [gemma4, llama3, chatml, dream, ling, qa]
+    cases = CASES + [(f.__name__, given) for f in formats for given in BUILTIN_CASES]
+    cases.append(("ling", {"messages": say(("tool", "21"), ("poet", "x"))}))
+    for i, (template, given) in enumerate(cases):
         context = {"bos_token": "<bos>", "eos_token": "<eos>", "add_generation_prompt": False, "tools": None,
                    "documents": None, **given}
-        case = {"template": template, **given}
+        builtin = i >= len(CASES)
+        case = {"builtin" if builtin else "template": template, **given}
         try:
-            case["rendered"] = env.from_string((HERE / f"{template}.jinja").read_text("utf-8")).render(**context)
+            source = ((BUILTIN if builtin else HERE) / f"{template}.jinja").read_text("utf-8")
+            case["rendered"] = env.from_string(source).render(**context)
         except jinja2.exceptions.TemplateError as e:
             case["raised"] = str(e)
+        if builtin and "rendered" in case:
+            form = next(f for f in formats if f.__name__ == template)
+            expected = form(given["messages"], "<bos>", given.get("add_generation_prompt", False), given.get("enable_thinking"))
+            assert case["rendered"] == expected, (template, case["rendered"], expected)
         out.append(case)
     lines = ",\n".join(json.dumps(c, ensure_ascii=True) for c in out)
     note = {"jinja2": jinja2.__version__, "bos_token": "<bos>", "eos_token": "<eos>", "unix_seconds": SECONDS}

@@ -13,8 +13,8 @@ const ARCH_LIMIT: usize = 300;
 /// line in a registry.
 const NAMES: &[(&str, &[&str])] = &[
     ("diffusion-gemma", &["arch/diffusion_gemma.rs", "synth/"]),
-    ("dream", &["arch/dream.rs", "synth/"]),
-    ("llada", &["arch/llada.rs", "arch/llada_moe.rs", "synth/", "tokenizer/"]),
+    ("dream", &["arch/dream.rs", "chat/builtin.rs", "synth/"]),
+    ("llada", &["arch/llada.rs", "arch/llada2.rs", "arch/llada_moe.rs", "synth/", "tokenizer/"]),
     ("rnd1", &["arch/rnd1.rs", "synth/"]),
     ("sdar", &["arch/sdar.rs", "arch/sdar_moe.rs", "synth/"]),
     ("a2d-qwen", &["arch/a2d_qwen2.rs", "arch/a2d_qwen3.rs", "synth/"]),
@@ -23,6 +23,7 @@ const NAMES: &[(&str, &[&str])] = &[
     ("low-confidence", &["sampler/low_confidence.rs"]),
     ("maskgit-plus", &["sampler/maskgit_plus.rs"]),
     ("dynamic-threshold", &["sampler/dynamic_threshold.rs"]),
+    ("joint-threshold", &["sampler/joint_threshold.rs"]),
     ("topk-margin", &["sampler/topk_margin.rs"]),
 ];
 

@@ -130,11 +130,7 @@ impl Op {
                 kind(op, "logits", o.logits, Kind::Real)?;
                 same(op, "probs", o.logits, o.probs)?;
                 kind(op, "ids", o.ids, Kind::Int)?;
-                let n = o.logits.cols();
-                if o.top_k == 0 || o.top_k > n {
-                    return Err(wrong(op, "top_k", format!("1..={n}"), o.top_k));
-                }
-                o.expert_scale.map_or(Ok(()), |w| vector(op, table, w, n))
+                check_routing(op, table, o.logits.cols(), &o.routing)
             }
             Op::MoeExperts(o) => {
                 kind(op, "x", o.x, Kind::Real)?;
@@ -238,6 +234,30 @@ fn check_distribution(
         eq(op, &format!("columns of {what}"), cols, v.cols())?;
     }
     Ok(vocab)
+}
+
+fn check_routing(
+    op: &'static str,
+    table: &WeightTable,
+    experts: usize,
+    r: &Routing,
+) -> Result<(), ComputeError> {
+    let mut candidates = experts;
+    if let Some(ExpertGroups { n, used }) = r.groups {
+        // A group is judged by two experts.
+        if n == 0 || !experts.is_multiple_of(n) || experts / n < 2 {
+            let expected = format!("a divisor of {experts} that leaves two experts a group");
+            return Err(wrong(op, "groups", expected, n));
+        }
+        if used == 0 || used > n {
+            return Err(wrong(op, "groups used", format!("1..={n}"), used));
+        }
+        candidates = experts / n * used;
+    }
+    if r.top_k == 0 || r.top_k > candidates {
+        return Err(wrong(op, "top_k", format!("1..={candidates}"), r.top_k));
+    }
+    [r.bias, r.expert_scale].into_iter().flatten().try_for_each(|w| vector(op, table, w, experts))
 }
 
 fn check_attention(op: &'static str, o: &Attention) -> Result<(), ComputeError> {

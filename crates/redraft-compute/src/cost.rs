@@ -51,7 +51,7 @@ mod tests {
     use redraft_gguf::{Bytes, DType};
 
     use super::*;
-    use crate::op::{Activation, GateUp, Mask};
+    use crate::op::{Activation, GateUp, Mask, Routing};
     use crate::{AttentionSpec, Kind, ProgramBuilder, Weight};
 
     #[test]
@@ -80,7 +80,7 @@ mod tests {
         b.matmul(x, w).unwrap();
         b.rms_norm(x, Some(norm), 1e-6, 4).unwrap();
         let logits = b.input("logits", 3, Kind::Real).unwrap();
-        let (_, ids, weights) = b.moe_route(logits, 2, true, None).unwrap();
+        let (_, ids, weights) = b.moe_route(logits, Routing::softmax(2, true)).unwrap();
         b.moe_experts(x, (ids, weights), GateUp::Fused(gate_up), down, Activation::Silu).unwrap();
         let spec = |mask| AttentionSpec {
             cache_layer: Some(0),

@@ -223,18 +223,64 @@ pub struct KvAppend {
     pub v: Val,
 }
 
-/// Router of a mixture of experts: soft-max over all experts, the `top_k` largest (ties to the lower id,
-/// best first), their probabilities as weights.
-#[derive(Debug, Clone, PartialEq)]
-pub struct MoeRoute {
-    /// `[T, E]`.
-    pub logits: Val,
+/// What a router makes of its logits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RouterScore {
+    /// Probabilities by soft-max over all experts.
+    Softmax,
+    /// A probability of each expert by itself, `1 / (1 + exp(-x))`.
+    Sigmoid,
+}
+
+/// Groups of experts: `E / n` neighbours each. A token uses experts of the `used` best groups only, where a group is as
+/// good as the sum of its two best experts (DeepSeek-V3, section 2.1.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExpertGroups {
+    /// Groups, a divisor of the number of experts.
+    pub n: usize,
+    /// Groups that a token uses.
+    pub used: usize,
+}
+
+/// How a router chooses the experts of a token, and how it weighs them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Routing {
     /// Experts a token uses.
     pub top_k: usize,
+    /// How probabilities come from logits.
+    pub score: RouterScore,
+    /// `[1, E]`: added to the probabilities for the choice; the weights do not have it.
+    pub bias: Option<WeightId>,
+    /// Groups, where not all experts compete with each other.
+    pub groups: Option<ExpertGroups>,
     /// Divide the chosen probabilities by their sum.
     pub renormalize: bool,
     /// `[1, E]`: factor per expert, applied after the renormalisation.
     pub expert_scale: Option<WeightId>,
+}
+
+impl Routing {
+    /// The `top_k` most probable of all experts by soft-max, without factors.
+    pub fn softmax(top_k: usize, renormalize: bool) -> Routing {
+        Routing {
+            top_k,
+            score: RouterScore::Softmax,
+            bias: None,
+            groups: None,
+            renormalize,
+            expert_scale: None,
+        }
+    }
+}
+
+/// Router of a mixture of experts: probabilities, the `top_k` largest (ties to the lower id, best first), and these
+/// probabilities as weights.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MoeRoute {
+    /// `[T, E]`.
+    pub logits: Val,
+    /// How experts are chosen and weighed.
+    pub routing: Routing,
     /// `[T, E]`: probabilities.
     pub probs: Val,
     /// `[T, top_k]`, Int: expert ids, best first.
@@ -501,7 +547,7 @@ impl Op {
                 Factor::Scalar(w) => vec![w],
                 Factor::Const(_) => vec![],
             },
-            Op::MoeRoute(o) => o.expert_scale.into_iter().collect(),
+            Op::MoeRoute(o) => o.routing.bias.into_iter().chain(o.routing.expert_scale).collect(),
             Op::MoeExperts(o) => match o.gate_up {
                 GateUp::Fused(w) => vec![w, o.down],
                 GateUp::Split { gate, up } => vec![gate, up, o.down],

@@ -385,18 +385,12 @@ impl ProgramBuilder {
     }
 
     /// Appends [`MoeRoute`] and returns `(probs, ids, weights)`.
-    pub fn moe_route(
-        &mut self,
-        logits: Val,
-        top_k: usize,
-        renormalize: bool,
-        expert_scale: Option<WeightId>,
-    ) -> Result<(Val, Val, Val), ComputeError> {
+    pub fn moe_route(&mut self, logits: Val, routing: Routing) -> Result<(Val, Val, Val), ComputeError> {
         let t = logits.rows();
         let probs = self.val("MoeRoute", t, logits.cols(), Kind::Real)?;
-        let ids = self.val("MoeRoute", t, top_k, Kind::Int)?;
-        let weights = self.val("MoeRoute", t, top_k, Kind::Real)?;
-        self.push(MoeRoute { logits, top_k, renormalize, expert_scale, probs, ids, weights })?;
+        let ids = self.val("MoeRoute", t, routing.top_k, Kind::Int)?;
+        let weights = self.val("MoeRoute", t, routing.top_k, Kind::Real)?;
+        self.push(MoeRoute { logits, routing, probs, ids, weights })?;
         Ok((probs, ids, weights))
     }
 

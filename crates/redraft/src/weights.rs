@@ -7,6 +7,9 @@ use redraft_gguf::{Gguf, codec};
 
 use crate::Error;
 
+/// The handle of a weight that could not be loaded.
+const DANGLING: WeightId = WeightId(u32::MAX);
+
 /// Collects the weights of an architecture from a file.
 pub struct WeightLoader<'a> {
     gguf: &'a Gguf,
@@ -46,6 +49,37 @@ impl<'a> WeightLoader<'a> {
         self.load(name, &[cols, rows, experts])
     }
 
+    /// A vector of `n` finite elements, for one that decides something and would not show in a result.
+    pub fn finite_vector(&mut self, name: &str, n: usize) -> WeightId {
+        let id = self.vector(name, n);
+        let damaged = self.table.get(id).ok().and_then(Weight::first_not_finite);
+        if let Some(([.., col], value)) = damaged {
+            self.problems.push(format!("{name}: expected finite numbers, found {value} at {col}"));
+        }
+        id
+    }
+
+    /// Matrices of `rows` rows each that the file has as one, the first on top.
+    pub(crate) fn matrices<const N: usize>(
+        &mut self,
+        name: &str,
+        rows: [usize; N],
+        cols: usize,
+    ) -> [WeightId; N] {
+        let total = rows.iter().fold(0usize, |sum, n| sum.saturating_add(*n));
+        let Some(whole) = self.find(name, &[cols, total]) else { return [DANGLING; N] };
+        let row_bytes = whole.bytes.len() / total.max(1);
+        let mut from = 0;
+        rows.map(|n| {
+            let to = from + n;
+            let bytes =
+                whole.bytes.slice(from * row_bytes..to * row_bytes).unwrap_or_else(|| Vec::new().into());
+            let part = Weight { name: format!("{name}[{from}..{to}]"), rows: n, bytes, ..whole.clone() };
+            from = to;
+            self.add(part)
+        })
+    }
+
     /// The elements of a vector that the host needs itself; empty when the tensor cannot be used.
     pub fn values(&mut self, name: &str, n: usize) -> Vec<f32> {
         let id = self.vector(name, n);
@@ -60,34 +94,43 @@ impl<'a> WeightLoader<'a> {
         out
     }
 
-    /// `dims` in file order (contiguous first). A tensor that cannot be used is remembered and a handle is
-    /// returned that [`finish`](Self::finish) never lets out.
+    /// `dims` in file order (contiguous first). A tensor that cannot be used is remembered, and the handle is one that
+    /// [`finish`](Self::finish) never lets out.
     fn load(&mut self, name: &str, dims: &[usize]) -> WeightId {
-        let dangling = WeightId(u32::MAX);
+        match self.find(name, dims) {
+            Some(weight) => self.add(weight),
+            None => DANGLING,
+        }
+    }
+
+    fn find(&mut self, name: &str, dims: &[usize]) -> Option<Weight> {
         let want: Vec<u64> = dims.iter().map(|&d| d as u64).collect();
         let Some(t) = self.gguf.tensor(name) else {
             self.problems.push(format!("{name}: missing, expected the shape {want:?}"));
-            return dangling;
+            return None;
         };
         self.used.insert(name.to_string());
         // Trailing extents of 1 carry no meaning in the file format.
         let trim = |d: &[u64]| d.iter().rposition(|&x| x != 1).map_or(0, |i| i + 1);
         if t.dims[..trim(&t.dims)] != want[..trim(&want)] {
             self.problems.push(format!("{name}: expected the shape {want:?}, found {:?}", t.dims));
-            return dangling;
+            return None;
         }
         let extent = |i: usize| dims.get(i).copied().unwrap_or(1);
-        let weight = Weight {
+        Some(Weight {
             name: name.to_string(),
             dtype: t.dtype,
             experts: extent(2),
             rows: extent(1),
             cols: extent(0),
             bytes: self.gguf.tensor_bytes(t),
-        };
+        })
+    }
+
+    fn add(&mut self, weight: Weight) -> WeightId {
         self.table.add(weight).unwrap_or_else(|e| {
             self.problems.push(e.to_string());
-            dangling
+            DANGLING
         })
     }
 

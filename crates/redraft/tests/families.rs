@@ -102,8 +102,8 @@ fn run(
     done
 }
 
-/// Every sampler of masks with every family: positions are revealed once each, no mask is left, and neither threads nor
-/// instruction sets change a bit. With temperature, filters and guidance.
+/// Every sampler of masks with every family: positions are revealed once each (and changed again only by one that edits), no
+/// mask is left, and neither threads nor instruction sets change a bit. With temperature, filters and guidance.
 #[test]
 fn every_sampler_fills_every_family_with_the_same_bits_everywhere() {
     let options = |backend: &str, threads| LoadOptions {
@@ -130,20 +130,26 @@ fn every_sampler_fills_every_family_with_the_same_bits_everywhere() {
                     parameters.push(("alg_temp", 0.3));
                 }
             }
+            let edits = spec.name == "joint-threshold";
+            if edits {
+                // Random weights are never sure.
+                parameters.extend([("edit_threshold", 0.0), ("post_steps", 3.0)]);
+            }
             let mut answers = models.iter_mut().map(|model| {
                 let request = request(model, spec.name, &parameters, 9);
-                let mut revealed = [0; 9];
+                let (mut revealed, mut edited) = ([0; 9], false);
                 let g = run(model, &request, &mut |e| {
                     if let Event::Step(s) = e {
                         let (open, d) = (s.open.unwrap(), s.decision);
                         for p in 0..9 {
-                            revealed[p] += usize::from(d.accepted[p]);
+                            revealed[p] += usize::from(d.accepted[p] && open[p]);
+                            edited |= d.accepted[p] && !open[p];
                             assert_eq!(open[p], s.canvas_in[p] == mask);
-                            assert!(open[p] || d.canvas[p] == s.canvas_in[p]);
+                            assert!(d.accepted[p] || d.canvas[p] == s.canvas_in[p]);
                         }
                     }
                 });
-                assert_eq!(revealed, [1; 9], "{file} {}", spec.name);
+                assert_eq!((revealed, edited), ([1; 9], edits), "{file} {}", spec.name);
                 g.unwrap()
             });
             let first = answers.next().unwrap();
@@ -179,6 +185,25 @@ fn an_end_with_everything_before_it_decided_ends_the_canvas() {
     assert_eq!(cut.ids, whole.ids[..at]);
     assert!(cut.canvases[0].steps < 16 && cut.canvases[0].stop.name() == "converged", "{:?}", cut.canvases);
     assert_eq!(cut.finish.name(), "stop");
+}
+
+/// An end that is revealed can be edited away, so a sampler that edits goes on.
+#[test]
+fn an_end_that_may_change_ends_nothing() {
+    let mut model = open(ALL[1], &LoadOptions::default());
+    let all_at_once = [("threshold", 0.0), ("edit_threshold", 0.0), ("post_steps", 4.0)];
+    let mut request = request(&model, "joint-threshold", &all_at_once, 16);
+    let mut first = Vec::new();
+    let whole = run(&mut model, &request, &mut |e| match e {
+        Event::Step(s) if s.step == 0 => first = s.decision.canvas.clone(),
+        _ => (),
+    });
+    let whole = whole.unwrap();
+    let gone = *first.iter().find(|id| !whole.ids.contains(id)).unwrap();
+    request.end_ids = vec![gone];
+    let again = run(&mut model, &request, &mut |_| ()).unwrap();
+    assert_eq!((&again.ids, &again.canvases), (&whole.ids, &whole.canvases));
+    assert!(whole.canvases[0].steps > 1);
 }
 
 #[test]

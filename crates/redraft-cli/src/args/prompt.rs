@@ -1,12 +1,15 @@
 //! What the model is asked: from the command line to token ids.
 
 use std::io::{IsTerminal, Read};
-use std::path::PathBuf;
+use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use clap::ValueEnum;
 use redraft::Model;
-use redraft::chat::{ChatTemplate, MAX_TEMPLATE_BYTES, Message, RenderOptions, builtin_template};
+use redraft::chat::{
+    BUILTIN_TEMPLATES, BuiltinTemplate, ChatTemplate, MAX_TEMPLATE_BYTES, Message, RenderOptions,
+    builtin_template,
+};
 use redraft::tokenizer::Specials;
 
 use crate::files;
@@ -40,9 +43,9 @@ pub(crate) struct TemplateArgs {
     #[arg(long, value_name = "TEXT")]
     pub(crate) system: Option<String>,
 
-    /// Jinja template instead of the one in the model file.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) chat_template: Option<PathBuf>,
+    /// Jinja template instead of the one in the model file: a file, or the name of a built-in one
+    #[arg(long, value_name = "FILE|NAME", long_help = template_help())]
+    pub(crate) chat_template: Option<String>,
 
     /// Whether the model is asked to think before it answers; auto leaves it to the template. With on, what it
     /// thought is shown on stderr.
@@ -143,25 +146,17 @@ impl TemplateArgs {
         let tokenizer = model.tokenizer();
         let mut warning = None;
         let template = match (&self.chat_template, tokenizer.chat_template()) {
-            (Some(path), _) => {
-                files::refuse_special(path, "a chat template")?;
-                let about = || path.display().to_string();
-                let source = String::from_utf8(files::read(path, MAX_TEMPLATE_BYTES)?).with_context(about)?;
-                ChatTemplate::from_source(&source).with_context(about)?
-            }
+            (Some(given), _) => given_template(given)?,
             (None, Some(source)) => {
                 ChatTemplate::from_source(source).context("the chat template of the model file")?
             }
             (None, None) => {
-                let markers = ["<|turn>", "<turn|>"];
-                if markers.iter().any(|m| tokenizer.token_id(m).is_none()) {
-                    bail!(
-                        "the model file has no chat template: give one with --chat-template, or --raw to use the \
-                         prompt as it is"
-                    );
-                }
-                warning = Some("the model file has no chat template; taking the built-in one".to_string());
-                ChatTemplate::from_source(builtin_template())?
+                let builtin = BuiltinTemplate::fitting(tokenizer);
+                warning = Some(format!(
+                    "the model file has no chat template; taking the built-in {} ({})",
+                    builtin.name, builtin.about
+                ));
+                ChatTemplate::from_source(builtin.source)?
             }
         };
         let options = RenderOptions {
@@ -176,6 +171,32 @@ impl TemplateArgs {
         };
         Ok(Prompter { template, options, warning })
     }
+}
+
+/// The help of `--chat-template`, with the names.
+fn template_help() -> String {
+    let names: Vec<String> =
+        BUILTIN_TEMPLATES.iter().map(|t| format!("\n- {}: {}", t.name, t.about)).collect();
+    format!(
+        "Jinja template instead of the one in the model file: a file, or the name of a built-in one. A model file without \
+         a template takes the first that fits its vocabulary.\n{}",
+        names.concat()
+    )
+}
+
+/// The template that `--chat-template` asks for: a built-in one by its name, else a file.
+fn given_template(given: &str) -> anyhow::Result<ChatTemplate> {
+    if let Some(builtin) = builtin_template(given) {
+        return Ok(ChatTemplate::from_source(builtin.source)?);
+    }
+    let path = Path::new(given);
+    files::refuse_special(path, "a chat template")?;
+    let bytes = files::read(path, MAX_TEMPLATE_BYTES).with_context(|| {
+        let names: Vec<&str> = BUILTIN_TEMPLATES.iter().map(|t| t.name).collect();
+        format!("--chat-template: expected a file, or one of {}", names.join(", "))
+    })?;
+    let about = || given.to_owned();
+    ChatTemplate::from_source(&String::from_utf8(bytes).with_context(about)?).with_context(about)
 }
 
 /// Most bytes of a text from stdin, or from a file of texts: a pipe may never end.

@@ -1,7 +1,7 @@
 //! `redraft run`: one answer.
 
 use std::io::IsTerminal as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -58,7 +58,7 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
-    let inputs = [args.model.model.as_deref(), args.prompt.template.chat_template.as_deref()];
+    let inputs = [args.model.model.as_deref(), args.prompt.template.chat_template.as_ref().map(Path::new)];
     if let Some(path) = &args.trace {
         files::refuse_overwriting(path, &inputs)?;
     }

@@ -1,5 +1,7 @@
 //! Models whose canvas begins as mask tokens: `run`, its trace and receipt, `replay`, `verify`, and what does not apply.
 
+use redraft::gguf::{Array, Gguf, GgufWriter};
+
 use crate::{json, ok, redraft, testdata};
 
 fn model(name: &str) -> String {
@@ -45,6 +47,31 @@ fn a_recording_and_a_receipt_of_a_model_of_masks_repeat() {
     ok(&["trace", "-q", "-m", &m, "--tokens", "20,31,57", "--taps", "Qcur,l_out,logits", "-o", &taps]);
     ok(&["trace", "-q", "-m", &m, "--like", &taps, "-o", &like]);
     ok(&["compare", &like, &taps, "--all"]);
+}
+
+/// A model that reads block by block, with a prompt that its chat format makes and a sampler that edits.
+#[test]
+fn llada2_runs_with_its_own_template_and_with_edits() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let m = testdata("llada2/models/llada2-tiny.BF16.gguf").display().to_string();
+    let done = redraft(&["run", "-m", &m, "-n", "6", "--json", "hi"]);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    assert!(done.err.contains("taking the built-in ling ("), "{}", done.err);
+    let plain: serde_json::Value = serde_json::from_str(&done.out).unwrap();
+    assert_eq!(plain["diffusion"]["sampler"], "threshold");
+    let rendered = "<role>SYSTEM</role>detailed thinking off<|role_end|><role>HUMAN</role>hi<|role_end|>\
+                    <role>ASSISTANT</role>";
+    assert_eq!(json(&["run", "-m", &m, "-n", "6", "--raw", rendered])["digest"], plain["digest"]);
+
+    let (trace, receipt, again) = (path("t.safetensors"), path("r.json"), path("again.safetensors"));
+    let run = ["run", "-m", &m, "--tokens", "20,31,57", "-n", "13", "--sampler", "joint-threshold"];
+    let edits = ["--threshold", "0.2", "--edit-threshold", "0", "--post-steps", "3"];
+    ok(&[&run[..], &edits, &["--trace", &trace, "--receipt", &receipt]].concat());
+    assert!(ok(&["verify", &receipt, "-m", &m]).contains("equal: the model file, every step and the answer"));
+    ok(&["trace", "-q", "-m", &m, "--like", &trace, "-o", &again]);
+    ok(&["compare", &again, &trace, "--all"]);
+    assert!(ok(&["replay", &trace, "-m", &m]).contains("canvas 2 step 1/"));
 }
 
 fn block_model(name: &str) -> String {
@@ -142,4 +169,72 @@ fn what_does_not_apply_is_refused_by_its_flag() {
         let done = redraft(&[&["run", "-m", file, "--tokens", "20", "-n", "4"], flags].concat());
         assert!(done.code == Some(2) && done.err.contains(said), "{flags:?}: {:?} {}", done.code, done.err);
     }
+}
+
+/// Prompts without `--raw`, although no file here has a chat template: equal to the ones that are written out.
+#[test]
+fn a_file_without_a_template_takes_the_one_of_its_vocabulary() {
+    let dir = tempfile::tempdir().unwrap();
+    let instruct = dir.path().join("instruct.gguf").display().to_string();
+    with_headers(&model("llada-tiny.BF16.gguf"), &instruct).unwrap();
+    let (dream, llada) = (model("dream-tiny.F16.gguf"), model("llada-tiny.BF16.gguf"));
+    for (file, name, rendered) in [
+        (
+            &dream,
+            "dream",
+            "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n\
+             <|im_start|>assistant\n",
+        ),
+        (&llada, "qa", "Question: hi\nAnswer:"),
+        (
+            &instruct,
+            "llama3",
+            "<|startoftext|><|start_header_id|>user<|end_header_id|>\n\nhi<|eot_id|>\
+             <|start_header_id|>assistant<|end_header_id|>\n\n",
+        ),
+    ] {
+        let run = |rest: &[&str]| redraft(&[&["run", "-m", file, "-n", "4", "--json"], rest].concat());
+        let done = run(&["hi"]);
+        assert_eq!(done.code, Some(0), "{}", done.err);
+        let said = format!("the model file has no chat template; taking the built-in {name} (");
+        assert!(done.err.contains(&said), "{name}: {}", done.err);
+        let asked = run(&["--chat-template", name, "hi"]);
+        assert!(!asked.err.contains("template"), "{}", asked.err);
+        let parts = |out: &str| {
+            let v: serde_json::Value = serde_json::from_str(out).unwrap();
+            (v["digest"].clone(), v["usage"]["prompt_tokens"].as_u64())
+        };
+        let raw = run(&["--raw", rendered]);
+        assert_eq!(parts(&done.out), parts(&raw.out), "{name}");
+        assert_eq!(parts(&asked.out), parts(&raw.out), "{name}");
+    }
+    let done = redraft(&["run", "-m", &dream, "--chat-template", "llama4", "hi"]);
+    assert_eq!(done.code, Some(2));
+    assert!(
+        done.err.contains("expected a file, or one of gemma4, llama3, ling, dream, chatml, qa"),
+        "{}",
+        done.err
+    );
+}
+
+/// Writes the model with markers of an instruct model in place of three tokens of text.
+fn with_headers(from: &str, to: &str) -> Result<(), Box<dyn std::error::Error>> {
+    let g = Gguf::open(from.as_ref(), &Default::default())?;
+    let mut meta = g.metadata().clone();
+    let mut tokens: Vec<&str> = g.metadata().str_array("tokenizer.ggml.tokens")?.iter().collect();
+    let mut types = g.metadata().i32_array("tokenizer.ggml.token_type")?;
+    for (id, marker) in (500..).zip(["<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]) {
+        (tokens[id], types[id]) = (marker, 3);
+    }
+    meta.set("tokenizer.ggml.tokens", Array::Str(tokens.into_iter().collect()));
+    meta.set("tokenizer.ggml.token_type", Array::I32(types));
+    let mut w = GgufWriter::with_metadata(meta);
+    for t in g.tensors() {
+        w.add_tensor(&t.name, &t.dims, t.dtype)?;
+    }
+    let mut out = w.begin(Vec::new())?;
+    for t in g.tensors() {
+        out.write_tensor(&t.name, &g.tensor_bytes(t))?;
+    }
+    Ok(std::fs::write(to, out.finish()?)?)
 }

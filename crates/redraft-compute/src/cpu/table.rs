@@ -101,6 +101,8 @@ macro_rules! kernel_list {
             add_scaled = kernels::elementwise::add_scaled, (x: &[f32], by: f32, sum: &mut [f32]);
             /// `out = flush(act(gate) * up)`.
             glu = kernels::elementwise::glu, (gate: &[f32], up: &[f32], act: Activation, out: &mut [f32]);
+            /// `out = flush(1 / (1 + exp(-x)))`.
+            sigmoid = kernels::elementwise::sigmoid, (x: &[f32], out: &mut [f32]);
             /// `out = cap * tanh(x * inverse)`.
             softcap = kernels::elementwise::softcap, (x: &[f32], cap: f32, inverse: f32, out: &mut [f32]);
             /// Norm of one group.

@@ -61,6 +61,8 @@ pub(crate) trait Arithmetic: Default + Send + 'static {
     fn tanh(x: Self::R) -> Self::R;
     fn recip(x: Self::R) -> Self::R;
     fn rsqrt(x: Self::R) -> Self::R;
+    /// `1 / (1 + exp(-x))`.
+    fn sigmoid(x: Self::R) -> Self::R;
     fn activation(act: Activation, x: Self::R) -> Self::R;
 }
 
@@ -96,6 +98,9 @@ impl Arithmetic for F32 {
     }
     fn rsqrt(x: f32) -> f32 {
         math::rsqrt(x)
+    }
+    fn sigmoid(x: f32) -> f32 {
+        math::sigmoid(x)
     }
     fn activation(act: Activation, x: f32) -> f32 {
         match act {
@@ -137,6 +142,9 @@ impl Arithmetic for F64 {
     }
     fn rsqrt(x: f64) -> f64 {
         x.sqrt().recip()
+    }
+    fn sigmoid(x: f64) -> f64 {
+        (1.0 + (-x).exp()).recip()
     }
     fn activation(act: Activation, x: f64) -> f64 {
         match act {
@@ -189,6 +197,9 @@ impl Arithmetic for Bf16 {
     }
     fn rsqrt(x: f32) -> f32 {
         math::rsqrt(x)
+    }
+    fn sigmoid(x: f32) -> f32 {
+        math::sigmoid(x)
     }
     fn activation(act: Activation, x: f32) -> f32 {
         F32::activation(act, x)

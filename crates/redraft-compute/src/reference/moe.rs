@@ -1,41 +1,59 @@
 //! Mixture of experts: router and experts.
 
-use super::arithmetic::Arithmetic;
+use super::arithmetic::{Arithmetic, Real};
 use super::matmul::{Rows, vector};
 use super::product::Operand;
 use super::softmax::probabilities;
 use crate::host::OpCx;
-use crate::op::{GateUp, MoeExperts, MoeRoute};
+use crate::op::{ExpertGroups, GateUp, MoeExperts, MoeRoute, RouterScore};
 use crate::{ComputeError, Numerics, Weight};
 
-/// Probabilities over all experts; then `top_k` times the largest that is not chosen yet, the lower id first
-/// among equals. The weights are the chosen probabilities `w`; renormalized they are `w * recip(sum w)`, the
-/// sum in slot order from +0; a scale per expert is multiplied last.
+/// What is added to the sum of chosen sigmoids, which may all be zero (DeepSeek-V3's code, and those that follow it).
+const TINY: f64 = 1e-20;
+
+/// Probabilities over all experts, by soft-max or each by itself; with a bias that is added for the choice alone, then
+/// `top_k` times the largest that is not chosen yet, the lower id first among equals. With groups, only experts of the
+/// best groups are chosen from ([`open_groups`]). The weights are the chosen probabilities `w`; renormalized they are
+/// `w * recip(sum w)`, the sum in slot order from +0, for sigmoids with 1e-20 added; a scale per expert is multiplied
+/// last.
 ///
 /// PyTorch computes all of this in float32.
 pub(super) fn route<A: Arithmetic>(o: &MoeRoute, cx: &mut OpCx<'_, A::R>) -> Result<(), ComputeError> {
-    let scale = o.expert_scale.map(|w| vector::<A>(cx, w)).transpose()?;
-    let (n, k) = (o.logits.cols(), o.top_k);
+    let r = &o.routing;
+    let scale = r.expert_scale.map(|w| vector::<A>(cx, w)).transpose()?;
+    let bias = r.bias.map(|w| vector::<A>(cx, w)).transpose()?;
+    let (n, k) = (o.logits.cols(), r.top_k);
     let (mut probs, mut ids, mut weights) =
         (cx.take_real(o.probs), cx.take_int(o.ids), cx.take_real(o.weights));
-    let mut chosen = vec![false; n];
     for (t, (x, probs)) in cx.real(o.logits).chunks_exact(n).zip(probs.chunks_exact_mut(n)).enumerate() {
-        probabilities::<A>(x, probs);
+        match r.score {
+            RouterScore::Softmax => probabilities::<A>(x, probs),
+            RouterScore::Sigmoid => probs.iter_mut().zip(x).for_each(|(p, &x)| *p = A::sigmoid(x)),
+        }
         probs.iter_mut().for_each(|p| *p = A::keep(*p));
-        chosen.fill(false);
+        let choice: Vec<A::R> = match &bias {
+            Some(bias) => probs.iter().zip(bias).map(|(&p, &b)| p + b).collect(),
+            None => probs.to_vec(),
+        };
+        let mut free = match r.groups {
+            Some(groups) => open_groups(&choice, groups),
+            None => vec![true; n],
+        };
         let (ids, weights) = (&mut ids[t * k..][..k], &mut weights[t * k..][..k]);
         let mut sum = A::R::default();
         for (id, w) in ids.iter_mut().zip(weights.iter_mut()) {
-            let free = (0..n).filter(|&e| !chosen[e]);
-            let best = free.reduce(|best, e| if probs[best] < probs[e] { e } else { best }).unwrap_or(0);
-            chosen[best] = true;
+            let best = largest(&choice, &free);
+            free[best] = false;
             (*id, *w) = (best as i32, probs[best]);
             sum = sum + *w;
         }
-        let r = A::recip(sum);
+        if r.score == RouterScore::Sigmoid {
+            sum = sum + A::scalar(TINY);
+        }
+        let inverse = A::recip(sum);
         for (&id, w) in ids.iter().zip(weights) {
-            if o.renormalize {
-                *w = *w * r;
+            if r.renormalize {
+                *w = *w * inverse;
             }
             if let Some(scale) = &scale {
                 *w = *w * scale[id as usize];
@@ -47,6 +65,33 @@ pub(super) fn route<A: Arithmetic>(o: &MoeRoute, cx: &mut OpCx<'_, A::R>) -> Res
     cx.put_int(o.ids, ids);
     cx.put_real(o.weights, weights);
     Ok(())
+}
+
+/// The place of the largest number among those that are free, the first among equals.
+fn largest<R: Real>(x: &[R], free: &[bool]) -> usize {
+    let free = (0..x.len()).filter(|&i| free[i]);
+    free.reduce(|best, i| if x[best] < x[i] { i } else { best }).unwrap_or(0)
+}
+
+/// Which experts belong to the groups that are used: a group is worth the sum of its two largest numbers; the best
+/// groups are used, the lower one first among equals.
+fn open_groups<R: Real>(choice: &[R], groups: ExpertGroups) -> Vec<bool> {
+    let size = choice.len() / groups.n;
+    let worth: Vec<R> = choice
+        .chunks_exact(size)
+        .map(|group| {
+            let mut free = vec![true; size];
+            let first = largest(group, &free);
+            free[first] = false;
+            group[first] + group[largest(group, &free)]
+        })
+        .collect();
+    let mut unused = vec![true; groups.n];
+    for _ in 0..groups.used {
+        let best = largest(&worth, &unused);
+        unused[best] = false;
+    }
+    (0..choice.len()).map(|e| !unused[e / size]).collect()
 }
 
 /// Rows `0..ff` of the gate projection and of the up projection.
@@ -138,4 +183,102 @@ pub(super) fn experts<A: Arithmetic>(o: &MoeExperts, cx: &mut OpCx<'_, A::R>) ->
     }
     cx.put_real(o.out, out);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Precision;
+    use crate::op::Routing;
+    use crate::reference::testing::{Data, W, distance, run};
+
+    /// Four groups of two experts, by probability.
+    const P: [f64; 8] = [0.9, 0.1, 0.6, 0.5, 0.7, 0.2, 0.3, 0.4];
+
+    /// Ids and weights of one token, in f32 and f64 alike.
+    fn route(p: &[f64], bias: Option<&[f32]>, routing: Routing) -> (Vec<i32>, Vec<f64>) {
+        let logits = Data::Real(p.iter().map(|p| (p / (1.0 - p)).ln()).collect());
+        let weights: Vec<W<'_>> = bias.iter().map(|b| ("bias", [1, 1, b.len()], *b)).collect();
+        let [a, b] = [Precision::F32, Precision::F64].map(|precision| {
+            let out = run(precision, &weights, 1, std::slice::from_ref(&logits), |b, v, w| {
+                let (probs, ids, ws) = b.moe_route(v[0], Routing { bias: w.first().copied(), ..routing })?;
+                Ok(vec![probs, ids, ws])
+            });
+            let out = out.unwrap();
+            assert!(distance(out[0].real(), p) < 1e-6, "probabilities never have the bias");
+            (out[1].int().to_vec(), out[2].real().to_vec())
+        });
+        assert_eq!(a.0, b.0);
+        assert!(distance(&a.1, &b.1) < 1e-6);
+        b
+    }
+
+    fn sigmoid(top_k: usize, groups: Option<(usize, usize)>, renormalize: bool) -> Routing {
+        let groups = groups.map(|(n, used)| ExpertGroups { n, used });
+        Routing { score: RouterScore::Sigmoid, groups, ..Routing::softmax(top_k, renormalize) }
+    }
+
+    #[track_caller]
+    fn expect(found: (Vec<i32>, Vec<f64>), ids: &[i32], weights: &[f64]) {
+        assert_eq!(found.0, ids);
+        assert!(distance(&found.1, weights) < 1e-12, "{:?}", found.1);
+    }
+
+    #[test]
+    fn groups_of_two_good_experts_beat_the_best_expert() {
+        expect(route(&P, None, sigmoid(2, None, false)), &[0, 4], &[0.9, 0.7]);
+        // Worth 1.0, 1.1, 0.9, 0.7.
+        expect(route(&P, None, sigmoid(2, Some((4, 1)), false)), &[2, 3], &[0.6, 0.5]);
+        expect(route(&P, None, sigmoid(2, Some((4, 2)), false)), &[0, 2], &[0.9, 0.6]);
+        // Of four experts a group has two that count: 1.5 against 1.1.
+        expect(route(&P, None, sigmoid(3, Some((2, 1)), true)), &[0, 2, 3], &[0.45, 0.3, 0.25]);
+    }
+
+    #[test]
+    fn the_bias_chooses_and_does_not_weigh() {
+        let mut bias = [0.0; 8];
+        bias[5] = 1.0;
+        expect(route(&P, Some(&bias), sigmoid(2, None, false)), &[5, 0], &[0.2, 0.9]);
+        let found = route(&P, Some(&bias), sigmoid(2, Some((4, 1)), true));
+        expect(found, &[5, 4], &[0.2 / 0.9, 0.7 / 0.9]);
+        bias[0] = -1.0;
+        expect(route(&P, Some(&bias), sigmoid(2, Some((4, 2)), false)), &[5, 4], &[0.2, 0.7]);
+    }
+
+    #[test]
+    fn equal_groups_and_experts_go_by_number() {
+        let p = [0.5, 0.25, 0.25, 0.5, 0.25, 0.5];
+        expect(route(&p, None, sigmoid(3, Some((3, 2)), false)), &[0, 3, 1], &[0.5, 0.5, 0.25]);
+    }
+
+    /// Experts that no token wants have weights all the same, and zero is one.
+    #[test]
+    fn nothing_chosen_weighs_nothing() {
+        let x = [Data::Real(vec![-60.0; 4])];
+        let out = run(Precision::F32, &[], 1, &x, |b, v, _| {
+            let (probs, ids, ws) = b.moe_route(v[0], sigmoid(2, None, true))?;
+            Ok(vec![probs, ids, ws])
+        });
+        let out = out.unwrap();
+        assert_eq!(out, [Data::Real(vec![0.0; 4]), Data::Int(vec![0, 1]), Data::Real(vec![0.0; 2])]);
+    }
+
+    #[test]
+    fn impossible_groups_are_refused() {
+        for (top_k, groups, said) in [
+            (2, (3, 1), "a divisor of 8 that leaves two experts a group"),
+            (2, (8, 4), "a divisor of 8 that leaves two experts a group"),
+            (2, (0, 1), "a divisor of 8"),
+            (2, (4, 5), "1..=4"),
+            (2, (4, 0), "1..=4"),
+            (3, (4, 1), "1..=2"),
+        ] {
+            let x = [Data::Real(vec![0.0; 8])];
+            let e = run(Precision::F32, &[], 1, &x, |b, v, _| {
+                Ok(vec![b.moe_route(v[0], sigmoid(top_k, Some(groups), true))?.0])
+            });
+            let e = e.unwrap_err().to_string();
+            assert!(e.contains("MoeRoute") && e.contains(said), "{e}");
+        }
+    }
 }

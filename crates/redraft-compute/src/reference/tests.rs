@@ -7,7 +7,7 @@ use redraft_gguf::{Bytes, DType};
 use super::stats::{Place, place, search};
 use super::testing::{Data, Outputs, W, backend, distance, noise, noise32, run, table};
 use crate::backend::{InputData, KvLayout, Precision};
-use crate::op::{Activation, Factor, GateUp, Head, Mask, RopeStyle};
+use crate::op::{Activation, Factor, GateUp, Head, Mask, RopeStyle, Routing};
 use crate::program::{AttentionSpec, Blind, ProgramBuilder};
 use crate::{ComputeError, Kind, KvType, Numerics, Val, Weight, WeightId, WeightTable};
 
@@ -269,8 +269,9 @@ fn router_prefers_the_lower_id_and_scales_last() {
     let w: [W<'_>; 1] = [("s", [1, 1, 4], &[1.0, 2.0, 3.0, 4.0])];
     for p in EXACT {
         let out = run(p, &w, 1, std::slice::from_ref(&x), |b, v, w| {
-            let (probs, ids, plain) = b.moe_route(v[0], 3, false, None)?;
-            let (_, _, scaled) = b.moe_route(v[0], 2, true, Some(w[0]))?;
+            let (probs, ids, plain) = b.moe_route(v[0], Routing::softmax(3, false))?;
+            let (_, _, scaled) =
+                b.moe_route(v[0], Routing { expert_scale: Some(w[0]), ..Routing::softmax(2, true) })?;
             Ok(vec![probs, ids, plain, scaled])
         });
         let out = out.unwrap();
@@ -596,7 +597,7 @@ fn f32_is_close_to_f64_for_every_op() {
             let r = b.rms_norm(a, None, 1e-6, n)?;
             let r2 = b.scale(r, Factor::Const(0.5))?;
             let logits = b.matmul(r2, w[2])?;
-            let (probs, ids, ws) = b.moe_route(logits, 2, true, None)?;
+            let (probs, ids, ws) = b.moe_route(logits, Routing::softmax(2, true))?;
             let m = b.moe_experts(r, (ids, ws), GateUp::Fused(w[3]), w[4], Activation::GeluTanh)?;
             let g = b.glu(m, r, Activation::Silu)?;
             let y = b.rms_norm(g, Some(w[5]), 1e-6, n)?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use redraft::Model;
-use redraft::chat::{ChatTemplate, Message, RenderOptions, builtin_template};
+use redraft::chat::{BuiltinTemplate, ChatTemplate, Message, RenderOptions};
 use redraft::engine::{Philox, Request};
 use redraft::sampler::{PROFILES, sampler};
 use redraft::tokenizer::Tokenizer;
@@ -52,7 +52,8 @@ impl Asker {
         self_conditioning: bool,
     ) -> Result<Asker, Box<dyn Error>> {
         let tokenizer = Arc::clone(model.tokenizer());
-        let template = ChatTemplate::from_source(tokenizer.chat_template().unwrap_or(builtin_template()))?;
+        let builtin = BuiltinTemplate::fitting(&tokenizer).source;
+        let template = ChatTemplate::from_source(tokenizer.chat_template().unwrap_or(builtin))?;
         let steps = steps.map(|n| ("steps".into(), n)).into_iter().collect();
         Ok(Asker { tokenizer, template, steps, self_conditioning })
     }

@@ -22,7 +22,7 @@ const FAMILY: Family = Family {
     rope: RopeStyle::Neox,
     bias: false,
     head_norms: true,
-    experts: Some(false),
+    experts: Some(|h, _| masked::softmax_experts(h, false)),
     shifted: false,
     canvas: Canvas::Answer(128),
 };

@@ -1,13 +1,15 @@
 //! What the families share that are plain transformers and denoise mask tokens, be it that they read prompt and canvas
 //! in one bidirectional pass or block by block. Each family says in its own file where it differs.
 
-use redraft_compute::op::{Distribution, Head, Mask, RopeStyle};
+use redraft_compute::op::{Distribution, Head, Mask, RopeStyle, Routing};
 use redraft_compute::{ComputeError, KvLayout, ProgramBuilder, Val};
 use redraft_gguf::{Gguf, Metadata, Value};
 
 use super::{Arch, Hyper, Noise, Reading, Shape};
 use crate::Error;
-use crate::layers::{AttentionKind, FeedForwardKind, HeadNorms, Heads, Transformer, TransformerKind};
+use crate::layers::{
+    AttentionKind, ExpertsKind, FeedForwardKind, HeadNorms, Heads, Transformer, TransformerKind,
+};
 use crate::weights::WeightLoader;
 
 /// Where a family differs from the others.
@@ -20,13 +22,16 @@ pub(super) struct Family {
     pub(super) bias: bool,
     /// Queries and keys have norms over heads.
     pub(super) head_norms: bool,
-    /// Of routed experts, whether the weights of the chosen ones are divided by their sum.
-    pub(super) experts: Option<bool>,
+    /// Reads how routed experts work, in families that have them.
+    pub(super) experts: Option<ReadExperts>,
     /// The prediction for a position is in the row before it, unless the file says otherwise.
     pub(super) shifted: bool,
     /// How it reads, and what a canvas is.
     pub(super) canvas: Canvas,
 }
+
+/// Reads a file's keys of routed experts; what had to be assumed is added to the notes.
+pub(super) type ReadExperts = fn(&Hyper<'_>, &mut Vec<String>) -> Result<ExpertsKind, Error>;
 
 /// How a family reads what comes before a canvas.
 #[derive(Debug, Clone, Copy)]
@@ -84,15 +89,7 @@ pub(super) fn load(
     }
     let feed_forward = match family.experts {
         None => FeedForwardKind::Dense(h.size("feed_forward_length", 1 << 24)?),
-        Some(renormalize) => {
-            let n = h.size("expert_count", 1 << 16)?;
-            FeedForwardKind::Experts {
-                n,
-                n_used: h.size("expert_used_count", n)?,
-                d_expert: h.size("expert_feed_forward_length", 1 << 24)?,
-                renormalize,
-            }
-        }
+        Some(read) => FeedForwardKind::Experts(read(&h, notes)?),
     };
     let eps = h.positive("attention.layer_norm_rms_epsilon")?;
     let vocab_len = super::vocab_len(gguf)?;
@@ -148,6 +145,20 @@ pub(super) fn load(
     Ok(Box::new(Masked { shape, net: Transformer::load(w, kind), blocks }))
 }
 
+/// Experts chosen by soft-max alone; `renormalize`: whether the weights of the chosen ones are divided by their sum.
+pub(super) fn softmax_experts(h: &Hyper<'_>, renormalize: bool) -> Result<ExpertsKind, Error> {
+    let n = h.size("expert_count", 1 << 16)?;
+    Ok(ExpertsKind {
+        n,
+        d_expert: h.size("expert_feed_forward_length", 1 << 24)?,
+        routing: Routing::softmax(h.size("expert_used_count", n)?, renormalize),
+        biased: false,
+        scale: None,
+        shared: None,
+        dense: (0, 0),
+    })
+}
+
 /// `diffusion.shift_logits`; files that leave it out mean what the family does.
 fn shifted(meta: &Metadata, family: &Family, notes: &mut Vec<String>) -> Result<bool, Error> {
     let key = "diffusion.shift_logits";
@@ -181,7 +192,7 @@ fn mask_id(meta: &Metadata, vocab_len: usize, notes: &mut Vec<String>) -> Result
 
 impl Hyper<'_> {
     /// A size that may be missing.
-    fn opt_size(&self, name: &str, max: usize) -> Result<Option<usize>, Error> {
+    pub(super) fn opt_size(&self, name: &str, max: usize) -> Result<Option<usize>, Error> {
         self.meta.get(&self.key(name)).map(|_| self.size(name, max)).transpose()
     }
 

@@ -7,6 +7,7 @@ mod dream;
 mod fast_dllm;
 mod gemma4;
 mod llada;
+mod llada2;
 mod llada_moe;
 mod masked;
 mod rnd1;
@@ -40,7 +41,8 @@ pub enum Reading {
 pub enum Noise {
     /// Random tokens. Every position is open in every step.
     Uniform,
-    /// The mask token. A position is open while it holds it, and then stays as it is; no prediction is this token.
+    /// The mask token. A position is open while it holds it, and then stays as it is unless a sampler edits; no prediction
+    /// is this token.
     Mask(u32),
 }
 
@@ -226,6 +228,7 @@ pub static ARCHS: &[ArchSpec] = &[
     fast_dllm::SPEC,
     gemma4::SPEC,
     llada::SPEC,
+    llada2::SPEC,
     llada_moe::SPEC,
     rnd1::SPEC,
     sdar::SPEC,
@@ -300,6 +303,20 @@ impl<'a> Hyper<'a> {
     pub(crate) fn size(&self, name: &str, max: usize) -> Result<usize, Error> {
         let x = self.meta.u64(&self.key(name))?;
         self.in_range(name, x, max)
+    }
+
+    /// A number that may be missing or zero.
+    pub(crate) fn opt_count(&self, name: &str, max: usize) -> Result<Option<usize>, Error> {
+        match self.meta.opt_u64(&self.key(name))? {
+            None => Ok(None),
+            Some(0) => Ok(Some(0)),
+            Some(x) => self.in_range(name, x, max).map(Some),
+        }
+    }
+
+    /// A flag that may be missing.
+    pub(crate) fn opt_flag(&self, name: &str) -> Result<Option<bool>, Error> {
+        Ok(self.meta.opt_bool(&self.key(name))?)
     }
 
     /// A size that must have one value.

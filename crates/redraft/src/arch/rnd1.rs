@@ -22,7 +22,7 @@ const FAMILY: Family = Family {
     rope: RopeStyle::Neox,
     bias: false,
     head_norms: true,
-    experts: Some(true),
+    experts: Some(|h, _| masked::softmax_experts(h, true)),
     shifted: true,
     canvas: Canvas::Answer(256),
 };

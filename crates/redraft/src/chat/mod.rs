@@ -3,7 +3,8 @@
 //! ```
 //! use redraft::chat::{ChatTemplate, Message, RenderOptions, builtin_template};
 //!
-//! let template = ChatTemplate::from_source(builtin_template())?;
+//! let gemma = builtin_template("gemma4").expect("it is one of the list");
+//! let template = ChatTemplate::from_source(gemma.source)?;
 //! let options = RenderOptions {
 //!     add_generation_prompt: true,
 //!     bos_token: Some("<bos>".into()),
@@ -34,7 +35,7 @@ mod sandbox;
 mod template;
 mod time;
 
-pub use self::builtin::builtin_template;
+pub use self::builtin::{BUILTIN_TEMPLATES, BuiltinTemplate, builtin_template};
 pub use self::error::ChatError;
 pub use self::guard::ControlTokens;
 pub use self::message::{Content, Message};

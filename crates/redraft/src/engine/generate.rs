@@ -436,7 +436,9 @@ impl Canvas<'_> {
             false => self.request.profile.draws_of(self.canvas),
         };
         let mut ids = first_canvas(noise, self.draws, drawn, len);
-        if let (Some(next), []) = (self.session.next(), self.lead) {
+        // The first token of a block that comes with the pass before it, which alone can predict it.
+        let given = self.session.next().filter(|_| self.lead.is_empty());
+        if let Some(next) = given {
             ids[0] = next;
         }
         let mut accepted_per_step = Vec::new();
@@ -448,6 +450,8 @@ impl Canvas<'_> {
             let uniform = self.draws.uniform(drawn, step, len);
             let open: Vec<bool> = ids.iter().map(|&id| noise.is_open(id)).collect();
             let masked = matches!(noise, Noise::Mask(_)).then_some(&open[..]);
+            let predicted: Vec<bool> =
+                (0..len).map(|i| open[i] || ask.edit && (i > 0 || given.is_none())).collect();
             let previous = match step {
                 1.. if feedback => Previous::Kept { temperature: self.sampler.ask(step - 1).temperature },
                 _ => Previous::None,
@@ -456,7 +460,7 @@ impl Canvas<'_> {
                 lead: self.lead,
                 ids: &ids,
                 tail: &tail,
-                open: masked,
+                open: masked.map(|_| &predicted[..]),
                 previous,
                 sampling: Some(Sampling { ask, uniform: &uniform }),
             };
@@ -484,7 +488,7 @@ impl Canvas<'_> {
                 choice: &choice,
                 end_ids: &self.request.end_ids,
             });
-            if decision.stop.is_none() && self.ended(noise, &decision.canvas) {
+            if decision.stop.is_none() && !ask.edit && self.ended(noise, &decision.canvas) {
                 decision.stop = Some(Stop::Converged);
             }
             accepted_per_step.push(decision.n_accepted());

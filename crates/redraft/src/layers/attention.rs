@@ -86,7 +86,7 @@ pub(crate) struct SelfAttention {
 
 impl SelfAttention {
     /// The tensors `{prefix}q.weight`, `k`, `v`, `output`, `q_norm`, `k_norm`, `q.bias`, `k.bias`, `v.bias`, as far as
-    /// `kind` asks for them.
+    /// `kind` asks for them. Queries, keys and values without biases may be one matrix, `{prefix}qkv.weight`.
     pub(crate) fn load(
         w: &mut WeightLoader<'_>,
         prefix: &str,
@@ -95,13 +95,19 @@ impl SelfAttention {
     ) -> SelfAttention {
         let heads = kind.heads;
         let (q_width, kv_width) = (heads.q * heads.dim, heads.kv * heads.dim);
-        let mut projection = |n: &str, width| Projection {
-            weight: w.matrix(&format!("{prefix}{n}.weight"), width, d_model),
-            bias: kind.bias.then(|| w.vector(&format!("{prefix}{n}.bias"), width)),
+        let fused = format!("{prefix}qkv.weight");
+        let (q, k, v) = if kind.own_values && !kind.bias && w.has(&fused) {
+            let all = w.matrices(&fused, [q_width, kv_width, kv_width], d_model);
+            let [q, k, v] = all.map(|weight| Projection { weight, bias: None });
+            (q, k, Some(v))
+        } else {
+            let mut projection = |n: &str, width| Projection {
+                weight: w.matrix(&format!("{prefix}{n}.weight"), width, d_model),
+                bias: kind.bias.then(|| w.vector(&format!("{prefix}{n}.bias"), width)),
+            };
+            let (q, k) = (projection("q", q_width), projection("k", kv_width));
+            (q, k, kind.own_values.then(|| projection("v", kv_width)))
         };
-        let q = projection("q", q_width);
-        let k = projection("k", kv_width);
-        let v = kind.own_values.then(|| projection("v", kv_width));
         let mut norm = |n: &str| w.vector(&format!("{prefix}{n}.weight"), heads.dim);
         let norms = (kind.norms != HeadNorms::None).then(|| (norm("q_norm"), norm("k_norm")));
         let wo = w.matrix(&format!("{prefix}output.weight"), d_model, q_width);

@@ -1,6 +1,6 @@
 //! Feed-forward blocks: gated dense, and routed experts.
 
-use redraft_compute::op::{Activation, GateUp};
+use redraft_compute::op::{Activation, Factor, GateUp, Routing};
 use redraft_compute::{ComputeError, ProgramBuilder, Val, WeightId};
 
 use crate::weights::WeightLoader;
@@ -15,18 +15,18 @@ pub(crate) struct GatedMlp {
 }
 
 impl GatedMlp {
-    /// The tensors `{prefix}gate.weight`, `{prefix}up.weight`, `{prefix}down.weight`.
+    /// The tensors `{prefix}gate{suffix}.weight`, and `up` and `down` alike.
     pub(crate) fn load(
         w: &mut WeightLoader<'_>,
-        prefix: &str,
+        [prefix, suffix]: [&str; 2],
         d_ff: usize,
         d_model: usize,
         act: Activation,
     ) -> GatedMlp {
         GatedMlp {
-            gate: w.matrix(&format!("{prefix}gate.weight"), d_ff, d_model),
-            up: w.matrix(&format!("{prefix}up.weight"), d_ff, d_model),
-            down: w.matrix(&format!("{prefix}down.weight"), d_model, d_ff),
+            gate: w.matrix(&format!("{prefix}gate{suffix}.weight"), d_ff, d_model),
+            up: w.matrix(&format!("{prefix}up{suffix}.weight"), d_ff, d_model),
+            down: w.matrix(&format!("{prefix}down{suffix}.weight"), d_model, d_ff),
             act,
         }
     }
@@ -40,15 +40,13 @@ impl GatedMlp {
     }
 }
 
-/// Soft-max router over all experts.
+/// Router over all experts.
 #[derive(Debug, Clone)]
 pub(crate) struct Router {
     pub w: WeightId,
-    pub top_k: usize,
-    /// Divide the chosen probabilities by their sum.
-    pub renormalize: bool,
-    /// Factor per expert after that.
-    pub expert_scale: Option<WeightId>,
+    pub routing: Routing,
+    /// Factor on the weights of experts, where they have one.
+    pub scale: Option<f64>,
 }
 
 impl Router {
@@ -56,9 +54,12 @@ impl Router {
     pub(crate) fn build(&self, b: &mut ProgramBuilder, r: Val) -> Result<(Val, Val), ComputeError> {
         let logits = b.matmul(r, self.w)?; // [T, experts]
         b.tap("ffn_moe_logits", logits);
-        let (probs, ids, weights) = b.moe_route(logits, self.top_k, self.renormalize, self.expert_scale)?;
+        let (probs, ids, mut weights) = b.moe_route(logits, self.routing)?;
         b.tap("ffn_moe_probs", probs);
         b.tap("ffn_moe_topk", ids);
+        if let Some(scale) = self.scale {
+            weights = b.scale(weights, Factor::Const(scale))?;
+        }
         b.tap("ffn_moe_weights_scaled", weights);
         Ok((ids, weights))
     }

@@ -1,7 +1,7 @@
 //! The decoder stack of Gemma 4 with routed experts: what DiffusionGemma and its autoregressive twin share. Fact
 //! sheet: `docs/models/diffusion-gemma.md`.
 
-use redraft_compute::op::{Activation, Factor, Head, Mask, RopeStyle};
+use redraft_compute::op::{Activation, Factor, Head, Mask, RopeStyle, Routing};
 use redraft_compute::{ComputeError, Kind, KvLayout, ProgramBuilder, Val, WeightId};
 use redraft_gguf::Gguf;
 
@@ -275,14 +275,16 @@ impl Layer {
             attn: SelfAttention::load(w, &name("attn_"), n, attention),
             attn_post_norm: w.vector(&name("post_attention_norm.weight"), n),
             ffn_norm: w.vector(&name("ffn_norm.weight"), n),
-            mlp: GatedMlp::load(w, &name("ffn_"), c.d_ff, n, act),
+            mlp: GatedMlp::load(w, [&name("ffn_"), ""], c.d_ff, n, act),
             mlp_post_norm: w.vector(&name("post_ffw_norm_1.weight"), n),
             router_scale: w.vector(&name("ffn_gate_inp.scale"), n),
             router: Router {
                 w: w.matrix(&name("ffn_gate_inp.weight"), c.n_experts, n),
-                top_k: c.n_used,
-                renormalize: true,
-                expert_scale: Some(w.vector(&name("ffn_down_exps.scale"), c.n_experts)),
+                routing: Routing {
+                    expert_scale: Some(w.vector(&name("ffn_down_exps.scale"), c.n_experts)),
+                    ..Routing::softmax(c.n_used, true)
+                },
+                scale: None,
             },
             moe_norm: w.vector(&name("pre_ffw_norm_2.weight"), n),
             experts: Experts::load(w, &name("ffn_"), c.n_experts, c.d_expert, n, act),

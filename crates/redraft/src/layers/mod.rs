@@ -10,4 +10,4 @@ pub(crate) use attention::{AttentionKind, Cache, HeadNorms, Heads, Rotary, SelfA
 pub(crate) use feed_forward::{Experts, GatedMlp, Router};
 pub(crate) use gemma4::{Gemma4, Scalars};
 pub(crate) use self_conditioning::SelfConditioning;
-pub(crate) use transformer::{FeedForwardKind, Transformer, TransformerKind};
+pub(crate) use transformer::{ExpertsKind, FeedForwardKind, Transformer, TransformerKind};

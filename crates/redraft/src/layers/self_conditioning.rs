@@ -26,7 +26,7 @@ impl SelfConditioning {
         let any = ["pre_norm", "gate", "up", "down"].iter().any(|n| w.has(&format!("self_cond_{n}.weight")));
         any.then(|| SelfConditioning {
             pre_norm: w.vector("self_cond_pre_norm.weight", d_model),
-            mlp: GatedMlp::load(w, "self_cond_", d_ff, d_model, Activation::GeluTanh),
+            mlp: GatedMlp::load(w, ["self_cond_", ""], d_ff, d_model, Activation::GeluTanh),
             d_model,
             eps,
         })

@@ -1,6 +1,6 @@
 //! The plain transformer: pre-norm blocks of attention and feed-forward, dense or of routed experts.
 
-use redraft_compute::op::{Activation, Mask};
+use redraft_compute::op::{Activation, Mask, Routing};
 use redraft_compute::{ComputeError, Kind, ProgramBuilder, Val, WeightId};
 
 use super::attention::{AttentionKind, Cache, Rotary, SelfAttention};
@@ -13,16 +13,26 @@ pub(crate) enum FeedForwardKind {
     /// One block of this width.
     Dense(usize),
     /// Routed experts.
-    Experts {
-        /// How many there are.
-        n: usize,
-        /// How many a token uses.
-        n_used: usize,
-        /// Width of each.
-        d_expert: usize,
-        /// Weights of the chosen ones are divided by their sum.
-        renormalize: bool,
-    },
+    Experts(ExpertsKind),
+}
+
+/// A feed-forward part of routed experts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ExpertsKind {
+    /// How many there are.
+    pub n: usize,
+    /// Width of each.
+    pub d_expert: usize,
+    /// How a token finds its own; a bias is filled in per block.
+    pub routing: Routing,
+    /// Routers have a bias for the choice.
+    pub biased: bool,
+    /// Factor on the weights of experts, where they have one.
+    pub scale: Option<f64>,
+    /// Width of the expert that all tokens use besides.
+    pub shared: Option<usize>,
+    /// So many blocks at the beginning are dense instead, and how wide they are.
+    pub dense: (usize, usize),
 }
 
 /// Sizes and kinds.
@@ -39,7 +49,7 @@ pub(crate) struct TransformerKind {
 
 enum FeedForward {
     Dense(GatedMlp),
-    Experts(Router, Experts),
+    Experts { router: Router, experts: Experts, shared: Option<GatedMlp> },
 }
 
 struct Block {
@@ -109,17 +119,21 @@ impl Block {
             attn: SelfAttention::load(w, &name("attn_"), n, kind.attention),
             ffn_norm: w.vector(&name("ffn_norm.weight"), n),
             ffn: match kind.feed_forward {
-                FeedForwardKind::Dense(d_ff) => {
-                    FeedForward::Dense(GatedMlp::load(w, &name("ffn_"), d_ff, n, act))
+                FeedForwardKind::Experts(k) if i >= k.dense.0 => {
+                    let bias = k.biased.then(|| w.finite_vector(&name("exp_probs_b.bias"), k.n));
+                    FeedForward::Experts {
+                        router: Router {
+                            w: w.matrix(&name("ffn_gate_inp.weight"), k.n, n),
+                            routing: Routing { bias, ..k.routing },
+                            scale: k.scale,
+                        },
+                        experts: Experts::load(w, &name("ffn_"), k.n, k.d_expert, n, act),
+                        shared: k.shared.map(|d| GatedMlp::load(w, [&name("ffn_"), "_shexp"], d, n, act)),
+                    }
                 }
-                FeedForwardKind::Experts { n: experts, n_used, d_expert, renormalize } => {
-                    let router = Router {
-                        w: w.matrix(&name("ffn_gate_inp.weight"), experts, n),
-                        top_k: n_used,
-                        renormalize,
-                        expert_scale: None,
-                    };
-                    FeedForward::Experts(router, Experts::load(w, &name("ffn_"), experts, d_expert, n, act))
+                FeedForwardKind::Dense(d_ff)
+                | FeedForwardKind::Experts(ExpertsKind { dense: (_, d_ff), .. }) => {
+                    FeedForward::Dense(GatedMlp::load(w, [&name("ffn_"), ""], d_ff, n, act))
                 }
             },
         }
@@ -147,9 +161,19 @@ impl Block {
                 b.tap("ffn_out", y);
                 y
             }
-            FeedForward::Experts(router, experts) => {
+            FeedForward::Experts { router, experts, shared } => {
                 let route = router.build(b, h)?; // ids, weights: [T, k]
-                experts.build(b, h, route)? // [T, n]
+                let y = experts.build(b, h, route)?; // [T, n]
+                match shared {
+                    None => y,
+                    Some(mlp) => {
+                        let all = mlp.build(b, h)?; // [T, n]
+                        b.tap("ffn_shexp", all);
+                        let y = b.add(y, all)?;
+                        b.tap("ffn_out", y);
+                        y
+                    }
+                }
             }
         };
         let y = b.add(x, y)?;

@@ -5,6 +5,7 @@ mod dynamic_threshold;
 mod entropy;
 mod entropy_bound;
 mod entropy_bound_monotone;
+mod joint_threshold;
 mod low_confidence;
 mod maskgit_plus;
 mod masks;
@@ -116,8 +117,8 @@ pub struct StepView<'a> {
     pub step: usize,
     /// Canvas that went in.
     pub canvas: &'a [u32],
-    /// Positions that are not decided yet. Of the others nothing was computed: the numbers are 0, and argmax and sample
-    /// are what stands there.
+    /// Positions that are not decided yet. Of the others nothing was computed, unless [`Ask::edit`]: the numbers are 0, and
+    /// argmax and sample are what stands there.
     pub open: &'a [bool],
     /// Most likely ids under the processed logits; never the mask token.
     pub argmax: &'a [u32],
@@ -159,6 +160,8 @@ pub struct Ask {
     pub raw_stats: bool,
     /// [`StepView::first`], [`StepView::second`] and [`StepView::sampled`] are wanted.
     pub worth: bool,
+    /// Decided positions are predicted, too, and may change.
+    pub edit: bool,
 }
 
 impl Default for Ask {
@@ -171,6 +174,7 @@ impl Default for Ask {
             cfg_scale: 0.0,
             raw_stats: false,
             worth: false,
+            edit: false,
         }
     }
 }
@@ -201,8 +205,8 @@ pub struct Decision {
     pub accepted: Vec<bool>,
     /// Next canvas.
     pub canvas: Vec<u32>,
-    /// How sure the sampler is of each position, by its own measure: larger is accepted earlier. 0 for positions that are
-    /// not open; empty where it has no such measure.
+    /// How sure the sampler is of each position, by its own measure: larger is accepted earlier. 0 for positions that
+    /// cannot change; empty where it has no such measure.
     pub confidence: Vec<f32>,
     /// Mean entropy in nats.
     pub mean_entropy: f32,
@@ -260,6 +264,7 @@ pub static SAMPLERS: &[&SamplerSpec] = &[
     &random::SPEC,
     &threshold::SPEC,
     &dynamic_threshold::SPEC,
+    &joint_threshold::SPEC,
     &entropy_bound_monotone::SPEC,
 ];
 

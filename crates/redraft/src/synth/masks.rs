@@ -1,4 +1,4 @@
-//! Shapes of models of masks: Dream, LLaDA, LLaDA-MoE, RND1, SDAR, Fast-dLLM v2 and A2D. Fact sheets: `docs/models`.
+//! Shapes of models of masks: Dream, LLaDA, LLaDA-MoE, LLaDA2, RND1, SDAR, Fast-dLLM v2 and A2D. Fact sheets: `docs/models`.
 
 use redraft_gguf::{Metadata, Value};
 
@@ -15,6 +15,18 @@ pub(crate) const LLADA_MOE: &[Preset] = &[Preset {
     about: "LLaDA-MoE 7B-A1B: 16 layers, 64 experts of which 8 are used",
     build: || plan(&LLADA_MOE_7B),
 }];
+pub(crate) const LLADA2: &[Preset] = &[
+    Preset {
+        name: "llada2-mini",
+        about: "LLaDA2 mini 16B-A1B: 20 layers, 256 experts in 8 groups of which 8 are used, blocks of 32",
+        build: || plan(&LLADA2_MINI),
+    },
+    Preset {
+        name: "llada2-flash",
+        about: "LLaDA2 flash 100B-A6B: 32 layers, 256 experts in 8 groups of which 8 are used, blocks of 32",
+        build: || plan(&LLADA2_FLASH),
+    },
+];
 pub(crate) const RND1: &[Preset] = &[Preset {
     name: "rnd1-30b-a3b",
     about: "RND1 30B-A3B: 48 layers, 128 experts of which 8 are used",
@@ -45,6 +57,15 @@ pub(crate) const FAST_DLLM: &[Preset] = &[Preset {
     build: || plan(&FAST_DLLM_7B),
 }];
 
+/// What Ling 2 has beside routed experts.
+#[derive(Clone, Copy)]
+pub(super) struct Ling {
+    /// Width of the dense block in the first layer.
+    pub(super) dense_ff: u64,
+    /// Groups of experts, and how many a token uses.
+    pub(super) groups: (u64, u64),
+}
+
 /// Sizes of a model, in the words of the GGUF keys.
 pub(super) struct Sizes {
     pub(super) arch: &'static str,
@@ -64,6 +85,9 @@ pub(super) struct Sizes {
     pub(super) d_ff: u64,
     /// Experts, and how many a token uses.
     pub(super) experts: Option<(u64, u64)>,
+    /// Routers by sigmoid with groups and a bias, a shared expert, a dense first layer, heads that rotate by half, and
+    /// queries, keys and values in one matrix.
+    pub(super) ling: Option<Ling>,
     rope_base: f32,
     eps: f32,
     /// Whether the file says that logits are not shifted.
@@ -89,6 +113,7 @@ const DREAM_7B: Sizes = Sizes {
     head_norms: false,
     d_ff: 18_944,
     experts: None,
+    ling: None,
     rope_base: 1e6,
     eps: 1e-6,
     unshifted: false,
@@ -131,6 +156,34 @@ const LLADA_MOE_7B: Sizes = Sizes {
     rope_base: 5e4,
     vocab: ByteLevel { pre: "llada-moe", n: 157_184, end: 156_892, mask: 156_895, mask_text: "<|mask|>" },
     ..LLADA_8B
+};
+
+const LLADA2_MINI: Sizes = Sizes {
+    arch: "llada2",
+    name: "LLaDA2 mini",
+    size_label: "16B-A1B",
+    n_layers: 20,
+    context_len: 32_768,
+    n_kv_heads: 4,
+    d_ff: 512,
+    experts: Some((256, 8)),
+    ling: Some(Ling { dense_ff: 5120, groups: (8, 4) }),
+    rope_base: 6e5,
+    eps: 1e-6,
+    block_len: Some(32),
+    vocab: ByteLevel { pre: "bailingmoe2", ..LLADA_MOE_7B.vocab },
+    ..LLADA_MOE_7B
+};
+
+const LLADA2_FLASH: Sizes = Sizes {
+    name: "LLaDA2 flash",
+    size_label: "100B-A6B",
+    n_layers: 32,
+    d_model: 4096,
+    n_heads: 32,
+    d_ff: 1024,
+    ling: Some(Ling { dense_ff: 9216, groups: (8, 4) }),
+    ..LLADA2_MINI
 };
 
 const RND1_30B: Sizes = Sizes {
@@ -199,8 +252,19 @@ const BD3LM: Sizes = Sizes { name: "Qwen 3 0.6B A2D BD3LM", block_len: Some(32),
 
 /// All models, for tests.
 #[cfg(test)]
-pub(super) const ALL: [Sizes; 9] =
-    [DREAM_7B, LLADA_8B, LLADA_MOE_7B, RND1_30B, SDAR_8B, SDAR_30B, FAST_DLLM_7B, MDLM, BD3LM];
+pub(super) const ALL: [Sizes; 11] = [
+    DREAM_7B,
+    LLADA_8B,
+    LLADA_MOE_7B,
+    LLADA2_MINI,
+    LLADA2_FLASH,
+    RND1_30B,
+    SDAR_8B,
+    SDAR_30B,
+    FAST_DLLM_7B,
+    MDLM,
+    BD3LM,
+];
 
 pub(super) fn plan(s: &Sizes) -> Plan {
     Plan { metadata: metadata(s), tensors: tensors(s) }
@@ -217,16 +281,26 @@ fn metadata(s: &Sizes) -> Metadata {
     set("attention.head_count_kv", size(s.n_kv_heads));
     set("attention.key_length", size(s.head_dim));
     set("attention.value_length", size(s.head_dim));
-    set("rope.dimension_count", size(s.head_dim));
+    set("rope.dimension_count", size(if s.ling.is_some() { s.head_dim / 2 } else { s.head_dim }));
     set("rope.freq_base", Value::F32(s.rope_base));
     set("attention.layer_norm_rms_epsilon", Value::F32(s.eps));
     set("attention.causal", false.into());
     set("vocab_size", size(s.vocab.n as u64));
-    set("feed_forward_length", size(s.d_ff));
+    set("feed_forward_length", size(s.ling.map_or(s.d_ff, |l| l.dense_ff)));
     if let Some((n, used)) = s.experts {
         set("expert_count", size(n));
         set("expert_used_count", size(used));
         set("expert_feed_forward_length", size(s.d_ff));
+    }
+    if let Some(ling) = s.ling {
+        set("leading_dense_block_count", size(1));
+        set("expert_group_count", size(ling.groups.0));
+        set("expert_group_used_count", size(ling.groups.1));
+        set("expert_shared_count", size(1));
+        set("expert_shared_feed_forward_length", size(s.d_ff));
+        set("expert_gating_func", size(2));
+        set("expert_weights_norm", true.into());
+        set("expert_weights_scale", Value::F32(2.5));
     }
     if s.unshifted {
         m.set("diffusion.shift_logits", false);
@@ -261,9 +335,9 @@ fn tensors(s: &Sizes) -> Vec<TensorPlan> {
         let b = |name: &str| format!("blk.{i}.{name}");
         let sensitive = Role::Sensitive { index: i as usize, of: s.n_layers as usize };
         add(b("attn_norm.weight"), &[n], Role::Float, around(1.0));
-        for (name, width, role) in
-            [("attn_q", q, Role::Matrix), ("attn_k", kv, Role::Matrix), ("attn_v", kv, sensitive)]
-        {
+        let fused = [("attn_qkv", q + 2 * kv, Role::Matrix)];
+        let single = [("attn_q", q, Role::Matrix), ("attn_k", kv, Role::Matrix), ("attn_v", kv, sensitive)];
+        for &(name, width, role) in if s.ling.is_some() { &fused[..] } else { &single } {
             add(b(&format!("{name}.weight")), &[n, width], role, gain(1.4, n));
             if s.bias {
                 add(b(&format!("{name}.bias")), &[width], Role::Float, Fill::Std(0.5));
@@ -276,15 +350,29 @@ fn tensors(s: &Sizes) -> Vec<TensorPlan> {
         }
         add(b("attn_output.weight"), &[q, n], Role::Matrix, gain(0.4, q));
         add(b("ffn_norm.weight"), &[n], Role::Float, around(1.0));
-        let stack = |a: u64, c: u64| s.experts.map_or(vec![a, c], |(e, _)| vec![a, c, e]);
-        let suffix = if s.experts.is_some() { "_exps" } else { "" };
-        if let Some((e, _)) = s.experts {
+        let routed = s.experts.filter(|_| s.ling.is_none() || i > 0);
+        if let Some((e, _)) = routed {
             add(b("ffn_gate_inp.weight"), &[n, e], Role::Float, gain(2.0, n));
+            if s.ling.is_some() {
+                add(b("exp_probs_b.bias"), &[e], Role::Float, Fill::Between(-0.2, 0.2));
+            }
         }
-        for name in ["ffn_gate", "ffn_up"] {
-            add(b(&format!("{name}{suffix}.weight")), &stack(n, f), Role::Matrix, gain(1.5, n));
+        let mut block = |suffix: &str, f: u64, experts: &[u64]| {
+            let stack = |a: u64, c: u64| [&[a, c], experts].concat();
+            for name in ["ffn_gate", "ffn_up"] {
+                add(b(&format!("{name}{suffix}.weight")), &stack(n, f), Role::Matrix, gain(1.5, n));
+            }
+            add(b(&format!("ffn_down{suffix}.weight")), &stack(f, n), sensitive, gain(0.7, f));
+        };
+        match routed {
+            None => block("", s.ling.map_or(f, |l| l.dense_ff), &[]),
+            Some((e, _)) => {
+                block("_exps", f, &[e]);
+                if s.ling.is_some() {
+                    block("_shexp", f, &[]);
+                }
+            }
         }
-        add(b(&format!("ffn_down{suffix}.weight")), &stack(f, n), sensitive, gain(0.7, f));
     }
     out
 }

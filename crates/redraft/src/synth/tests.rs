@@ -413,6 +413,8 @@ fn models_of_masks_have_their_sizes_and_run() {
         ("dream", 7.62),
         ("llada", 8.02),
         ("llada-moe", 7.36),
+        ("llada2", 16.26),
+        ("llada2", 102.89),
         ("rnd1", 30.53),
         ("sdar", 8.19),
         ("sdar-moe", 30.53),
@@ -424,6 +426,7 @@ fn models_of_masks_have_their_sizes_and_run() {
     for mut s in masks::ALL {
         (s.n_layers, s.d_model, s.n_heads, s.n_kv_heads, s.head_dim, s.d_ff) = (2, 256, 4, 2, 64, 96);
         s.experts = s.experts.map(|_| (8, 2));
+        s.ling = s.ling.map(|_| masks::Ling { dense_ff: 160, groups: (4, 2) });
         (s.vocab.n, s.vocab.end, s.vocab.mask) = (1024, 1000, 1010);
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("small.gguf");

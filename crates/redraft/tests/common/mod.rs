@@ -16,7 +16,9 @@ pub(crate) fn testdata() -> PathBuf {
 }
 
 pub(crate) fn oracle_model(file: &str) -> PathBuf {
-    testdata().join("oracle/models").join(file)
+    // Those of our own scripts have folders of their own.
+    let dir = if file.starts_with("llada2-") { "llada2/models" } else { "oracle/models" };
+    testdata().join(dir).join(file)
 }
 
 /// All goldens of DiffusionGemma: name without extension, and content.
@@ -34,7 +36,8 @@ pub(crate) fn block_cases() -> Vec<(String, TraceFile)> {
     cases("block-diffusion", |_| true)
 }
 
-fn cases(folder: &str, wanted: impl Fn(&str) -> bool) -> Vec<(String, TraceFile)> {
+/// The goldens in a folder of `testdata` whose names are wanted.
+pub(crate) fn cases(folder: &str, wanted: impl Fn(&str) -> bool) -> Vec<(String, TraceFile)> {
     let dir = testdata().join(folder).join("cases");
     let mut paths: Vec<PathBuf> = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).collect();
     paths.sort();

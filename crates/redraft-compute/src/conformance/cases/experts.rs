@@ -4,7 +4,7 @@ use redraft_gguf::DType;
 
 use super::{Case, Data, Setup, Spread, Weights, push, single};
 use crate::Numerics::Exact;
-use crate::op::{Activation, GateUp, Mask};
+use crate::op::{Activation, GateUp, Mask, Routing};
 use crate::{AttentionSpec, ComputeError, Kind, KvLayout, KvType, Numerics, ProgramBuilder};
 
 /// A shape of experts.
@@ -145,7 +145,7 @@ fn layer() -> Result<Setup, ComputeError> {
         let h = b.add(h, y)?;
         let x = b.rms_norm(h, None, 1e-6, n)?;
         let logits = b.matmul(x, router)?; // [rows, n_experts]
-        let (_, ids_v, w_v) = b.moe_route(logits, 2, true, None)?;
+        let (_, ids_v, w_v) = b.moe_route(logits, Routing::softmax(2, true))?;
         let y = b.moe_experts(x, (ids_v, w_v), gate_up, down, Activation::GeluTanh)?;
         let h = b.add(h, y)?;
         let x = b.rms_norm(h, Some(norm), 1e-6, n)?;

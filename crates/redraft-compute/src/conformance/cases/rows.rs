@@ -2,7 +2,7 @@
 
 use super::{Case, Data, Noise, Setup, Spread, Weights, push, single};
 use crate::Numerics::Exact;
-use crate::op::{Activation, Factor, RopeStyle};
+use crate::op::{Activation, ExpertGroups, Factor, RopeStyle, RouterScore, Routing};
 use crate::{ComputeError, Kind, ProgramBuilder};
 
 const COLS: [usize; 9] = [1, 2, 15, 16, 17, 33, 100, 257, 1025];
@@ -59,7 +59,25 @@ pub(super) fn add(list: &mut Vec<Case>) {
     for (experts, top_k) in [(1, 1), (2, 2), (8, 2), (17, 4), (33, 33), (128, 8)] {
         for (renormalize, scale) in [(false, false), (true, false), (true, true), (false, true)] {
             let name = format!("{top_k} of {experts}, renormalize {renormalize}, scale {scale}");
-            push(list, "MoeRoute", Exact, name, move || route(experts, top_k, renormalize, scale));
+            let routing = Routing::softmax(top_k, renormalize);
+            push(list, "MoeRoute", Exact, name, move || route(experts, routing, scale, false));
+        }
+    }
+    for (experts, top_k, groups) in [
+        (1, 1, None),
+        (17, 4, None),
+        (4, 2, Some((2, 1))),
+        (6, 3, Some((3, 2))),
+        (64, 5, Some((8, 8))),
+        (256, 8, Some((8, 4))),
+    ] {
+        for (score, bias) in
+            [(RouterScore::Sigmoid, false), (RouterScore::Sigmoid, true), (RouterScore::Softmax, true)]
+        {
+            let groups = groups.map(|(n, used)| ExpertGroups { n, used });
+            let routing = Routing { score, groups, ..Routing::softmax(top_k, top_k != 4) };
+            let name = format!("{top_k} of {experts} by {score:?}, groups {groups:?}, bias {bias}");
+            push(list, "MoeRoute", Exact, name, move || route(experts, routing, top_k == 5, bias));
         }
     }
 }
@@ -199,14 +217,15 @@ fn picks(argmax: i32, sample: i32) -> Result<Setup, ComputeError> {
     Ok(single(b, table, vec![Data::Real(noise.reals(15, Spread::Unit)), first, second]))
 }
 
-fn route(experts: usize, top_k: usize, renormalize: bool, scale: bool) -> Result<Setup, ComputeError> {
+fn route(experts: usize, routing: Routing, scale: bool, bias: bool) -> Result<Setup, ComputeError> {
     let rows = 5;
     let mut w = Weights::new(19);
-    let scale = if scale { Some(w.vector(experts, Spread::Unit)?) } else { None };
+    let expert_scale = if scale { Some(w.vector(experts, Spread::Unit)?) } else { None };
+    let bias = if bias { Some(w.vector(experts, Spread::Coarse)?) } else { None };
     let (table, mut noise) = w.finish();
     let mut b = ProgramBuilder::new(&table, 0, rows);
     let x = b.input("logits", experts, Kind::Real)?;
-    let (probs, ids, weights) = b.moe_route(x, top_k, renormalize, scale)?;
+    let (probs, ids, weights) = b.moe_route(x, Routing { expert_scale, bias, ..routing })?;
     [probs, ids, weights].into_iter().for_each(|v| b.output(v));
     // Two rows with ties, one where most probabilities are zero.
     let mut x = noise.reals(2 * experts, Spread::Times(3));

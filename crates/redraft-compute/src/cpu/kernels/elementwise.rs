@@ -108,6 +108,12 @@ pub(crate) fn glu<S: Isa>(s: S, gate: &[f32], up: &[f32], act: Activation, out: 
     }
 }
 
+/// `out = flush(1 / (1 + exp(-x)))`.
+#[inline(always)]
+pub(crate) fn sigmoid<S: Isa>(s: S, x: &[f32], out: &mut [f32]) {
+    map!(s, (x) => out, math::flush(math::sigmoid(x)));
+}
+
 /// `out = flush(cap * tanh(x * inverse))`.
 #[inline(always)]
 pub(crate) fn softcap<S: Isa>(s: S, x: &[f32], cap: f32, inverse: f32, out: &mut [f32]) {

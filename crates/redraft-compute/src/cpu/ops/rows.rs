@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::panel::Matrix;
 use crate::cpu::pool::Pool;
 use crate::cpu::{Cpu, Cx};
-use crate::op::{self, Factor};
+use crate::op::{self, ExpertGroups, Factor, RouterScore, Routing};
 use crate::reference::{F32, choice};
 use crate::{ComputeError, Val, math};
 
@@ -123,21 +123,32 @@ pub(crate) fn pick_stats(cpu: &mut Cpu, o: &op::PickStats, cx: &mut Cx<'_>) -> R
     Ok(())
 }
 
-/// Soft-max over all experts, then the best `top_k` one after the other. There are few experts, so the choice
-/// is scalar.
+/// Probabilities of all experts, then the best `top_k` one after the other. There are few experts, so the choice is
+/// scalar.
 pub(crate) fn moe_route(cpu: &mut Cpu, o: &op::MoeRoute, cx: &mut Cx<'_>) -> Result<(), ComputeError> {
-    let factors = match o.expert_scale {
-        Some(w) => Some(Matrix::new(cx.weights.get(w)?)?.vector(cpu.table)),
-        None => None,
-    };
+    let r = &o.routing;
+    let vector = |w| Ok(Matrix::new(cx.weights.get(w)?)?.vector(cpu.table));
+    let factors = r.expert_scale.map(vector).transpose()?;
+    let bias = r.bias.map(vector).transpose()?;
     let (mut probs, mut ids, mut weights) =
         (cx.take_real(o.probs), cx.take_int(o.ids), cx.take_real(o.weights));
-    let (logits, n, k) = (cx.real(o.logits), o.logits.cols(), o.top_k);
+    let (logits, n, k) = (cx.real(o.logits), o.logits.cols(), r.top_k);
     let mut rows: Vec<_> =
         probs.chunks_exact_mut(n).zip(ids.chunks_exact_mut(k)).zip(weights.chunks_exact_mut(k)).collect();
     cpu.pool.items(&mut rows, |_, t, ((probs, ids), weights)| {
-        (cpu.table.softmax)(&logits[t * n..][..n], probs);
-        choose(probs, o.renormalize, factors.as_deref(), ids, weights);
+        match r.score {
+            RouterScore::Softmax => (cpu.table.softmax)(&logits[t * n..][..n], probs),
+            RouterScore::Sigmoid => (cpu.table.sigmoid)(&logits[t * n..][..n], probs),
+        }
+        let mut choice = probs.to_vec();
+        if let Some(bias) = &bias {
+            choice.iter_mut().zip(bias).for_each(|(c, b)| *c += b);
+        }
+        if let Some(groups) = r.groups {
+            close_groups(&mut choice, groups);
+        }
+        choose(&mut choice, ids);
+        weigh(probs, r, factors.as_deref(), ids, weights);
     });
     drop(rows);
     cx.put_real(o.probs, probs);
@@ -146,24 +157,57 @@ pub(crate) fn moe_route(cpu: &mut Cpu, o: &op::MoeRoute, cx: &mut Cx<'_>) -> Res
     Ok(())
 }
 
-/// The `ids.len()` largest probabilities, the lower id first among equals, and their weights.
-fn choose(probs: &[f32], renormalize: bool, factors: Option<&[f32]>, ids: &mut [i32], weights: &mut [f32]) {
-    let mut sum = 0.0;
-    for slot in 0..ids.len() {
-        let mut best: Option<usize> = None;
-        for (e, &p) in probs.iter().enumerate() {
-            if best.is_none_or(|b| probs[b] < p) && !ids[..slot].contains(&(e as i32)) {
-                best = Some(e);
+/// Puts the experts of all but the best groups out of the choice.
+fn close_groups(choice: &mut [f32], groups: ExpertGroups) {
+    let size = choice.len() / groups.n;
+    let mut worth: Vec<f32> = choice
+        .chunks_exact(size)
+        .map(|group| {
+            let top = group.iter().fold([f32::NEG_INFINITY; 2], |[first, second], &x| match x {
+                x if x > first => [x, first],
+                x if x > second => [first, x],
+                _ => [first, second],
+            });
+            top[0] + top[1]
+        })
+        .collect();
+    let mut used = vec![0; groups.used];
+    choose(&mut worth, &mut used);
+    for (g, group) in choice.chunks_exact_mut(size).enumerate() {
+        if !used.contains(&(g as i32)) {
+            group.fill(f32::NEG_INFINITY);
+        }
+    }
+}
+
+/// The places of the `ids.len()` largest numbers, the first first among equals; they are taken out of `choice`.
+fn choose(choice: &mut [f32], ids: &mut [i32]) {
+    for id in ids {
+        let mut best = 0;
+        for (e, &c) in choice.iter().enumerate() {
+            if choice[best] < c {
+                best = e;
             }
         }
-        let best = best.unwrap_or(0);
-        (ids[slot], weights[slot]) = (best as i32, probs[best]);
-        sum += probs[best];
+        choice[best] = f32::NEG_INFINITY;
+        *id = best as i32;
     }
-    let r = math::recip(sum);
+}
+
+/// The weights of the chosen experts.
+fn weigh(probs: &[f32], r: &Routing, factors: Option<&[f32]>, ids: &[i32], weights: &mut [f32]) {
+    let mut sum = 0.0;
+    for (&id, w) in ids.iter().zip(weights.iter_mut()) {
+        *w = probs[id as usize];
+        sum += *w;
+    }
+    if r.score == RouterScore::Sigmoid {
+        sum += 1e-20;
+    }
+    let inverse = math::recip(sum);
     for (&id, w) in ids.iter().zip(weights) {
-        if renormalize {
-            *w *= r;
+        if r.renormalize {
+            *w *= inverse;
         }
         if let Some(f) = factors {
             *w *= f[id as usize];
