@@ -58,8 +58,7 @@ fn program(target: Option<&str>) -> String {
 }
 
 /// Prompts whose digests every platform must agree on: a tiny model with random weights over two canvases, a
-/// tiny model of masks with everything drawn, and
-/// the embedded model in both modes.
+/// tiny model of masks with everything drawn, two that read block by block, and the embedded model in both modes.
 const RUNS: &[&[&str]] = &[
     &[
         "-m",
@@ -91,6 +90,8 @@ const RUNS: &[&[&str]] = &[
         "--alg-temp",
         "0.3",
     ],
+    &["-m", "testdata/block-diffusion/models/fast-dllm-tiny.BF16.gguf", "--tokens", "20,31,57", "-n", "20"],
+    &["-m", "testdata/llada2/models/llada2-tiny.BF16.gguf", "--tokens", "20,31,57", "-n", "20"],
     &["List the numbers from 19 to 31."],
     &["--numerics", "exact", "List the numbers from 19 to 31."],
 ];

@@ -82,6 +82,8 @@ macro_rules! kernel_list {
             pack = kernels::pack::pack, (rows: &[&[f32]], panel: &mut [Row16]);
             /// Unpacks one block of each of up to 16 rows into a panel, small numbers flushed.
             unpack = kernels::pack::unpack, (blocks: &[Unpacked], panel: &mut [Row16]);
+            /// Unpacks one block, small numbers flushed.
+            unpack_row = kernels::pack::unpack_row, (block: &Unpacked, out: &mut [f32]);
             /// Unpacks sixteen rows of numbers of 16 bits into a panel, small numbers flushed; the largest magnitude.
             unpack_half = kernels::half::unpack_half,
                 (half: Half, rows: RowBytes<'_>, panel: &mut [Row16]) -> f32;

@@ -31,8 +31,28 @@ pub(crate) fn pack<S: Isa>(s: S, rows: &[&[f32]], panel: &mut [Row16]) {
     }
 }
 
-/// Unpacks one block of up to 16 rows. Each weight is `(d * scale) * code - (dmin * min)`, rounded after each
-/// operation, as the codec defines it.
+/// Sixteen weights of a block, the `q`-th. Each is `(d * scale) * code - (dmin * min)`, rounded after each operation, as
+/// the codec defines it.
+#[inline(always)]
+fn weights<S: Isa>(s: S, block: &Unpacked, q: usize) -> S::V {
+    let sub = q * LANES / block.sub_len;
+    let scale = block.d * block.scales[sub] as f32;
+    let min = block.dmin * f32::from(block.mins[sub]);
+    let (codes, _) = block.codes.as_chunks::<LANES>();
+    math::flush(s.load_i8(&codes[q]).mul(s.splat(scale)).sub(s.splat(min)))
+}
+
+/// The weights of one block.
+#[inline(always)]
+pub(crate) fn unpack_row<S: Isa>(s: S, block: &Unpacked, out: &mut [f32]) {
+    let (whole, tail) = out.as_chunks_mut::<LANES>();
+    assert!(tail.is_empty(), "blocks are multiples of 16");
+    for (q, out) in whole.iter_mut().enumerate() {
+        s.store(weights(s, block, q), out);
+    }
+}
+
+/// Unpacks one block of up to 16 rows.
 #[inline(always)]
 pub(crate) fn unpack<S: Isa>(s: S, blocks: &[Unpacked], panel: &mut [Row16]) {
     let (squares, tail) = panel.as_chunks_mut::<LANES>();
@@ -40,12 +60,7 @@ pub(crate) fn unpack<S: Isa>(s: S, blocks: &[Unpacked], panel: &mut [Row16]) {
     let mut square = [s.splat(0.0); LANES];
     for (q, out) in squares.iter_mut().enumerate() {
         for (j, block) in blocks.iter().enumerate() {
-            let sub = q * LANES / block.sub_len;
-            let scale = block.d * block.scales[sub] as f32;
-            let min = block.dmin * f32::from(block.mins[sub]);
-            let (codes, _) = block.codes.as_chunks::<LANES>();
-            let w = s.load_i8(&codes[q]).mul(s.splat(scale)).sub(s.splat(min));
-            square[j] = math::flush(w);
+            square[j] = weights(s, block, q);
         }
         s.transpose(&square, out);
     }

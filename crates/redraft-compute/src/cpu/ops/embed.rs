@@ -238,8 +238,12 @@ impl Soft<'_> {
                     continue;
                 }
                 self.matrix.row(table, 0, tile * TILE + at, row);
-                for (c, x) in row.chunks(COLUMNS).enumerate() {
-                    part.row_mut(c)[i].0.as_flattened_mut()[..x.len()].copy_from_slice(x);
+                let (whole, rest) = row.as_chunks::<COLUMNS>();
+                for (c, x) in whole.iter().enumerate() {
+                    part.row_mut(c)[i].0.as_flattened_mut().copy_from_slice(x);
+                }
+                if !rest.is_empty() {
+                    part.row_mut(whole.len())[i].0.as_flattened_mut()[..rest.len()].copy_from_slice(rest);
                 }
             }
         });

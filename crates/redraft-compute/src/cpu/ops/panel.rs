@@ -117,8 +117,16 @@ impl<'a> Matrix<'a> {
 
     /// One row (or a vector), small numbers flushed.
     pub(crate) fn row(&self, table: &Table, expert: usize, row: usize, out: &mut [f32]) {
-        self.codec.dequantize(self.row_bytes(expert, row), out);
-        (table.flush)(out);
+        let (bytes, len) = (self.row_bytes(expert, row), self.codec.block_len());
+        if len == 1 {
+            self.codec.dequantize(bytes, out);
+            return (table.flush)(out);
+        }
+        let mut block = Unpacked::new();
+        for (bytes, out) in bytes.chunks_exact(self.codec.block_bytes()).zip(out.chunks_exact_mut(len)) {
+            self.codec.unpack(bytes, &mut block);
+            (table.unpack_row)(&block, out);
+        }
     }
 
     /// A weight with one row, as numbers.
