@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use redraft_compute::cpu::CpuLevel;
+use redraft_compute::op::{ExpertGroups, RouterScore, Routing};
 use redraft_compute::{
     BackendOptions, ComputeError, InputData, Kind, KvLayout, KvType, Numerics, Observer, Precision,
     ProgramBuilder, TapData, Val, Weight, WeightTable, backend, conformance::Suite,
 };
-use redraft_gguf::{Bytes, CODECS, Encoder, codec};
+use redraft_gguf::{Bytes, CODECS, DType, Encoder, codec};
 
 /// The digest of all outputs of the suite in `exact`. It is the same on every platform; it changes only when the
 /// contract, the reference or the cases change, and then the new value is printed by the failing test.
@@ -174,5 +175,39 @@ fn products_of_sixteen_bits_that_overflow_are_errors_on_every_level() {
             let level = Some(level.name().to_string());
             run("cpu", &BackendOptions { level, threads: Some(1), ..Default::default() });
         }
+    }
+}
+
+/// Groups whose worth is below what f32 holds are chosen like others that are equal, and no expert is chosen twice.
+#[test]
+fn groups_that_are_worth_minus_infinity_are_chosen_in_order() {
+    let bias: Vec<u8> = [-3e38f32; 8].iter().flat_map(|x| x.to_le_bytes()).collect();
+    let mut weights = WeightTable::default();
+    let name = "bias".to_string();
+    let w = Weight { name, dtype: DType::F32, experts: 1, rows: 1, cols: 8, bytes: Bytes::from(bias) };
+    let bias = Some(weights.add(w).unwrap());
+    let weights = Arc::new(weights);
+    let mut b = ProgramBuilder::new(&weights, 0, 1);
+    let logits = b.input("logits", 8, Kind::Real).unwrap();
+    let groups = Some(ExpertGroups { n: 4, used: 2 });
+    let routing = Routing { score: RouterScore::Sigmoid, bias, groups, ..Routing::softmax(4, false) };
+    let (_, _, chosen) = b.moe_route(logits, routing).unwrap();
+    b.output(chosen);
+    let program = b.finish();
+    let logits: Vec<f32> = (0..8).map(|i| i as f32).collect();
+    let run = |name: &str, level: Option<String>| {
+        let options = BackendOptions { level, ..Default::default() };
+        let mut b = (backend(name).unwrap().create)(&options, Arc::clone(&weights)).unwrap();
+        let seq = b.seq_create(&KvLayout::default(), KvType::F32).unwrap();
+        let mut keep = Keep(Vec::new());
+        b.run(&program, seq, &[InputData::F32(&logits)], &mut keep).unwrap();
+        keep.0.into_iter().map(f32::from_bits).collect::<Vec<_>>()
+    };
+    let expected = run("reference", None);
+    // The bias swallows the probabilities, so all experts are equal and go by number: those of the logits 0, 1, 2, 3.
+    let sigmoids = [0.5, 0.731_058_6, 0.880_797, 0.952_574_1];
+    assert!(expected.iter().zip(sigmoids).all(|(a, b): (&f32, f32)| (a - b).abs() < 1e-6), "{expected:?}");
+    for level in CpuLevel::available() {
+        assert_eq!(run("cpu", Some(level.name().into())), expected, "{}", level.name());
     }
 }

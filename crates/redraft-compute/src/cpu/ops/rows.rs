@@ -144,10 +144,11 @@ pub(crate) fn moe_route(cpu: &mut Cpu, o: &op::MoeRoute, cx: &mut Cx<'_>) -> Res
         if let Some(bias) = &bias {
             choice.iter_mut().zip(bias).for_each(|(c, b)| *c += b);
         }
-        if let Some(groups) = r.groups {
-            close_groups(&mut choice, groups);
-        }
-        choose(&mut choice, ids);
+        let mut free = match r.groups {
+            Some(groups) => open_groups(&choice, groups),
+            None => vec![true; n],
+        };
+        choose(&choice, &mut free, ids);
         weigh(probs, r, factors.as_deref(), ids, weights);
     });
     drop(rows);
@@ -157,10 +158,10 @@ pub(crate) fn moe_route(cpu: &mut Cpu, o: &op::MoeRoute, cx: &mut Cx<'_>) -> Res
     Ok(())
 }
 
-/// Puts the experts of all but the best groups out of the choice.
-fn close_groups(choice: &mut [f32], groups: ExpertGroups) {
+/// Which experts belong to the groups that are used.
+fn open_groups(choice: &[f32], groups: ExpertGroups) -> Vec<bool> {
     let size = choice.len() / groups.n;
-    let mut worth: Vec<f32> = choice
+    let worth: Vec<f32> = choice
         .chunks_exact(size)
         .map(|group| {
             let top = group.iter().fold([f32::NEG_INFINITY; 2], |[first, second], &x| match x {
@@ -171,25 +172,23 @@ fn close_groups(choice: &mut [f32], groups: ExpertGroups) {
             top[0] + top[1]
         })
         .collect();
-    let mut used = vec![0; groups.used];
-    choose(&mut worth, &mut used);
-    for (g, group) in choice.chunks_exact_mut(size).enumerate() {
-        if !used.contains(&(g as i32)) {
-            group.fill(f32::NEG_INFINITY);
-        }
-    }
+    let mut unused = vec![true; groups.n];
+    choose(&worth, &mut unused, &mut vec![0; groups.used]);
+    (0..choice.len()).map(|e| !unused[e / size]).collect()
 }
 
-/// The places of the `ids.len()` largest numbers, the first first among equals; they are taken out of `choice`.
-fn choose(choice: &mut [f32], ids: &mut [i32]) {
+/// The places of the `ids.len()` largest numbers that are free, the first first among equals; they are free no longer.
+/// Each place is taken once, also where numbers are minus infinity, as sums of large negative biases are.
+fn choose(choice: &[f32], free: &mut [bool], ids: &mut [i32]) {
     for id in ids {
-        let mut best = 0;
+        let mut best: Option<usize> = None;
         for (e, &c) in choice.iter().enumerate() {
-            if choice[best] < c {
-                best = e;
+            if free[e] && best.is_none_or(|b| choice[b] < c) {
+                best = Some(e);
             }
         }
-        choice[best] = f32::NEG_INFINITY;
+        let best = best.unwrap_or(0);
+        free[best] = false;
         *id = best as i32;
     }
 }
