@@ -6,6 +6,7 @@ use redraft::Model;
 use redraft::arch::{Reading, Shape};
 use redraft::engine::Request;
 use redraft::sampler::PromptWindow;
+use redraft::trace::golden_name;
 use serde_json::{Map, Value, json};
 
 use crate::answer::number;
@@ -49,13 +50,7 @@ pub(crate) fn common(model: &Model) -> BTreeMap<String, String> {
 pub(crate) fn generation(model: &Model, request: &Request, seed: u64) -> BTreeMap<String, String> {
     let mut config = Map::new();
     for (name, value) in request.params.iter() {
-        let name = match name {
-            "steps" => "max_steps",
-            "stability" => "stability_threshold",
-            "confidence" => "confidence_threshold",
-            other => other,
-        };
-        config.insert(name.to_string(), number(value));
+        config.insert(golden_name(name).to_string(), number(value));
     }
     config.insert("eos".into(), json!(request.end_ids));
     let mut facts = common(model);

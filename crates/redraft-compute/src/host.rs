@@ -115,6 +115,18 @@ impl<R: HostReal, C> OpCx<'_, R, C> {
         }
     }
 
+    /// Checks that all ids of an integer value are in `0..limit`.
+    pub(crate) fn check_ids(&self, op: &'static str, v: Val, limit: usize) -> Result<(), ComputeError> {
+        let ids = self.int(v);
+        match ids.iter().position(|&id| usize::try_from(id).map_or(true, |id| id >= limit)) {
+            None => Ok(()),
+            Some(i) => {
+                let (id, row) = (i64::from(ids[i]), i / v.cols());
+                Err(ComputeError::IdOutOfRange { op, id, row, limit })
+            }
+        }
+    }
+
     /// Takes a real output out, so that it can be written while inputs are read; give it back with
     /// [`put_real`](Self::put_real).
     pub(crate) fn take_real(&mut self, v: Val) -> Vec<R> {

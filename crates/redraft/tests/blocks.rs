@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use common::{
-    LogitsSink, block_cases, changed, exact, f32_limits, family_cases, judge, oracle_model, testdata,
+    LogitsSink, block_cases, changed, config, exact, f32_limits, family_cases, judge, oracle_model, testdata,
 };
 use redraft::arch::{Canvases, Noise, Reading};
 use redraft::compute::cpu::CpuLevel;
@@ -595,11 +595,7 @@ fn recordings_and_receipts_repeat() {
             .unwrap();
             let mut file = recorder.finish(&request.prompt, &done.committed);
             assert_eq!(file.tensors.contains_key("n_lead"), (n, tokens) == (11, 9));
-            let mut config = serde_json::Map::new();
-            for (name, x) in request.params.iter() {
-                config.insert(if name == "steps" { "max_steps" } else { name }.into(), x.into());
-            }
-            file.metadata.insert("config".into(), serde_json::Value::Object(config).to_string());
+            file.metadata.insert("config".into(), config(&request));
             file.metadata.insert("sampler".into(), name.into());
             file.metadata.insert("max_tokens".into(), tokens.to_string());
             let repeated = like(&mut model, &file, None).unwrap();

@@ -6,7 +6,7 @@ mod common;
 
 use std::ops::ControlFlow;
 
-use common::{exact, expand, f32_limits, family_cases, judge, open, with_metadata};
+use common::{config, exact, expand, f32_limits, family_cases, judge, open, with_metadata};
 use redraft::arch::Noise;
 use redraft::compute::Precision;
 use redraft::engine::{
@@ -311,11 +311,7 @@ fn recordings_and_receipts_repeat() {
         })
         .unwrap();
         let mut file = recorder.finish(&request.prompt, &done.committed);
-        let mut config = serde_json::Map::new();
-        for (name, x) in request.params.iter() {
-            config.insert(if name == "steps" { "max_steps" } else { name }.into(), x.into());
-        }
-        file.metadata.insert("config".into(), serde_json::Value::Object(config).to_string());
+        file.metadata.insert("config".into(), config(&request));
         file.metadata.insert("sampler".into(), name.into());
         let repeated = like(&mut model, &file, None).unwrap();
         let report = compare(&file, &repeated, &Limits { all: true, ..f32_limits() });

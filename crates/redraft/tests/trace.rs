@@ -6,7 +6,7 @@ mod common;
 
 use std::ops::ControlFlow;
 
-use common::{open, testdata, with_metadata};
+use common::{config, open, testdata, with_metadata};
 use redraft::engine::{Philox, Request, generate};
 use redraft::gguf::Metadata;
 use redraft::sampler::PROFILES;
@@ -41,15 +41,7 @@ fn recording(model: &mut Model, max_tokens: usize, self_conditioning: bool) -> T
     });
     model.close(session);
     let mut file = recorder.finish(&request.prompt, &done.unwrap().committed);
-    let name = |name| match name {
-        "steps" => "max_steps",
-        "stability" => "stability_threshold",
-        "confidence" => "confidence_threshold",
-        other => other,
-    };
-    let config: serde_json::Map<_, _> =
-        request.params.iter().map(|(n, x)| (name(n).to_string(), x.into())).collect();
-    file.metadata.insert("config".into(), serde_json::Value::Object(config).to_string());
+    file.metadata.insert("config".into(), config(&request));
     file
 }
 

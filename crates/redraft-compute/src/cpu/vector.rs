@@ -247,6 +247,20 @@ pub(crate) trait Isa: Copy {
         x[0]
     }
 
+    /// The largest magnitude, by its bits, so that a NaN is above all numbers.
+    #[inline(always)]
+    fn peak(self, x: &[Row16]) -> f32 {
+        let mut peak = self.splat(0.0);
+        for x in x {
+            let bits = self.load(x).to_bits();
+            let magnitude = bits.and(bits.splat(0x7FFF_FFFF));
+            peak = Self::V::from_bits(magnitude).if_int_lt(peak.to_bits(), magnitude, peak);
+        }
+        let mut x = [0.0; LANES];
+        self.store(peak, &mut x);
+        f32::from_bits(x.iter().fold(0, |peak, x| peak.max(x.to_bits())))
+    }
+
     /// `columns[i]` lane `j` = `rows[j]` lane `i`, written to memory.
     #[inline(always)]
     fn transpose(self, rows: &[Self::V; LANES], columns: &mut [Row16; LANES]) {

@@ -102,13 +102,7 @@ pub(super) fn pick_stats<A: Arithmetic>(o: &PickStats, cx: &mut OpCx<'_, A::R>) 
 /// Checks that all picks are ids of the vocabulary.
 pub(crate) fn check_picks<R: HostReal, C>(o: &PickStats, cx: &OpCx<'_, R, C>) -> Result<(), ComputeError> {
     let limit = o.logits.cols();
-    for picks in [o.argmax, o.sample] {
-        let ids = cx.int(picks);
-        if let Some(row) = ids.iter().position(|&id| usize::try_from(id).map_or(true, |id| id >= limit)) {
-            return Err(ComputeError::IdOutOfRange { op: "PickStats", id: i64::from(ids[row]), row, limit });
-        }
-    }
-    Ok(())
+    [o.argmax, o.sample].into_iter().try_for_each(|picks| cx.check_ids("PickStats", picks, limit))
 }
 
 /// One row of [`PickStats`]: the logit of the argmax, the largest logit of another id (the argmax's own in a vocabulary

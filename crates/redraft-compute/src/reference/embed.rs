@@ -16,14 +16,9 @@ pub(super) fn embed<A: Arithmetic>(o: &Embed, cx: &mut OpCx<'_, A::R>) -> Result
     let mut rows = Rows::<A>::new(table);
     // PyTorch holds the scale in the model's type.
     let scale = A::round(A::scalar(o.scale));
+    cx.check_ids("Embed", o.ids, table.rows)?;
     for (t, &id) in cx.int(o.ids).iter().enumerate() {
-        let row = usize::try_from(id).ok().filter(|&i| i < table.rows).ok_or(ComputeError::IdOutOfRange {
-            op: "Embed",
-            id: i64::from(id),
-            row: t,
-            limit: table.rows,
-        })?;
-        for (out, &w) in out[t * n..][..n].iter_mut().zip(rows.get(0, row)?) {
+        for (out, &w) in out[t * n..][..n].iter_mut().zip(rows.get(0, id as usize)?) {
             *out = A::store(w * scale);
         }
     }

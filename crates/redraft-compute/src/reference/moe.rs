@@ -134,17 +134,10 @@ pub(super) fn experts<A: Arithmetic>(o: &MoeExperts, cx: &mut OpCx<'_, A::R>) ->
     let down = cx.weights.get(o.down)?;
     let (k, n, n_out, ff) = (o.ids.cols(), o.x.cols(), o.out.cols(), down.cols);
     let x = cx.real(o.x);
+    cx.check_ids("MoeExperts", o.ids, down.experts)?;
     let mut slots_of: Vec<Vec<usize>> = vec![Vec::new(); down.experts];
     for (slot, &id) in cx.int(o.ids).iter().enumerate() {
-        let expert = usize::try_from(id).ok().and_then(|e| slots_of.get_mut(e));
-        expert
-            .ok_or(ComputeError::IdOutOfRange {
-                op: "MoeExperts",
-                id: i64::from(id),
-                row: slot / k,
-                limit: down.experts,
-            })?
-            .push(slot);
+        slots_of[id as usize].push(slot);
     }
     let mut gates = Gates::<A>::new(cx, o.gate_up, ff)?;
     let mut down = Rows::<A>::new(down);

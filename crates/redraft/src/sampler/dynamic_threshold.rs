@@ -10,23 +10,17 @@ pub(crate) static SPEC: SamplerSpec = SamplerSpec {
     about: "block after block, reveal as many tokens as their probabilities vouch for together",
     masks: true,
     reserved: 0,
-    params: &[
-        masks::STEPS,
-        masks::TEMPERATURE,
-        masks::TOP_K,
-        masks::TOP_P,
-        masks::CFG_SCALE,
-        masks::BLOCK_LENGTH,
-        masks::END_LAST,
-        ParamSpec {
+    params: &masks::and::<8>(
+        masks::BLOCKS,
+        &[ParamSpec {
             name: "factor",
             flag: "factor",
             doc: "n tokens are revealed at once where n + 1 times the doubt in the least likely of them is below it",
             default: 1.0,
             range: Range::Float { min: 0.0, max: 1e6 },
             gguf_key: None,
-        },
-    ],
+        }],
+    ),
     create: |params, _| {
         let factor = params.get("factor");
         // The confidence in a drawn token is its probability at temperature 1.

@@ -14,13 +14,9 @@ pub(crate) static SPEC: SamplerSpec = SamplerSpec {
     about: "keep the positions of the largest entropy masked, or reveal up to a bound on the entropy",
     masks: true,
     reserved: 1,
-    params: &[
-        masks::STEPS,
-        masks::TEMPERATURE,
-        masks::TOP_K,
-        masks::TOP_P,
-        masks::CFG_SCALE,
-        ParamSpec {
+    params: &masks::and::<6>(
+        masks::ALL,
+        &[ParamSpec {
             name: "entropy_bound",
             flag: "entropy-bound",
             doc: "a step reveals positions while their entropies sum up to at most this beyond the largest (nats); 0 \
@@ -28,8 +24,8 @@ pub(crate) static SPEC: SamplerSpec = SamplerSpec {
             default: 0.0,
             range: Range::Float { min: 0.0, max: 1e6 },
             gguf_key: None,
-        },
-    ],
+        }],
+    ),
     create: |params, _| Box::new(Monotone::new(params)),
 };
 

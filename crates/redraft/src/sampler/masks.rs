@@ -81,12 +81,38 @@ pub(super) const END_LAST: ParamSpec = ParamSpec {
     gguf_key: None,
 };
 
+/// The probability above which tokens are revealed at once.
+pub(super) const fn threshold(default: f64) -> ParamSpec {
+    ParamSpec {
+        name: "threshold",
+        flag: "threshold",
+        doc: "tokens of a higher probability are revealed at once",
+        default,
+        range: Range::Float { min: 0.0, max: 1.0 },
+        gguf_key: None,
+    }
+}
+
+/// Parameters of all samplers of masks.
+pub(super) const ALL: &[ParamSpec] = &[STEPS, TEMPERATURE, TOP_K, TOP_P, CFG_SCALE];
+
 /// Parameters of samplers by [`Timesteps`] that rank positions.
-pub(super) const TIMESTEPS: &[ParamSpec] = &[STEPS, TEMPERATURE, TOP_K, TOP_P, CFG_SCALE, EPS, ALG_TEMP];
+pub(super) const TIMESTEPS: &[ParamSpec] = &and::<7>(ALL, &[EPS, ALG_TEMP]);
 
 /// Parameters of samplers by [`Blocks`], as far as all have them.
-pub(super) const BLOCKS: &[ParamSpec] =
-    &[STEPS, TEMPERATURE, TOP_K, TOP_P, CFG_SCALE, BLOCK_LENGTH, END_LAST];
+pub(super) const BLOCKS: &[ParamSpec] = &and::<7>(ALL, &[BLOCK_LENGTH, END_LAST]);
+
+/// Some parameters and some more, `N` in all.
+pub(super) const fn and<const N: usize>(some: &[ParamSpec], more: &[ParamSpec]) -> [ParamSpec; N] {
+    assert!(some.len() + more.len() == N, "the number of parameters");
+    let mut all = [STEPS; N];
+    let mut i = 0;
+    while i < N {
+        all[i] = if i < some.len() { some[i] } else { more[i - some.len()] };
+        i += 1;
+    }
+    all
+}
 
 /// How tokens are drawn.
 #[derive(Debug, Clone, Copy)]

@@ -3,30 +3,14 @@
 //! [`Blocks`].
 
 use super::masks::{self, Blocks, Draw};
-use super::{Ask, ParamSpec, Range, SamplerSpec};
+use super::{Ask, SamplerSpec};
 
 pub(crate) static SPEC: SamplerSpec = SamplerSpec {
     name: "threshold",
     about: "block after block, reveal the tokens whose probability exceeds a threshold",
     masks: true,
     reserved: 0,
-    params: &[
-        masks::STEPS,
-        masks::TEMPERATURE,
-        masks::TOP_K,
-        masks::TOP_P,
-        masks::CFG_SCALE,
-        masks::BLOCK_LENGTH,
-        masks::END_LAST,
-        ParamSpec {
-            name: "threshold",
-            flag: "threshold",
-            doc: "tokens of a higher probability are revealed at once",
-            default: 0.9,
-            range: Range::Float { min: 0.0, max: 1.0 },
-            gguf_key: None,
-        },
-    ],
+    params: &masks::and::<8>(masks::BLOCKS, &[masks::threshold(0.9)]),
     create: |params, _| {
         let threshold = params.get("threshold");
         // The probabilities that tokens are drawn by; where none is drawn, those of the model.

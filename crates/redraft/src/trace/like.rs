@@ -131,19 +131,24 @@ struct Config {
     end_ids: Vec<u32>,
 }
 
-/// Reads it: parameters have names there that other programs know.
+/// The name of a parameter of a sampler in the metadata `config`, which other programs know.
+pub fn golden_name(parameter: &str) -> &str {
+    match parameter {
+        "steps" => "max_steps",
+        "stability" => "stability_threshold",
+        "confidence" => "confidence_threshold",
+        other => other,
+    }
+}
+
+/// Reads it.
 fn config(golden: &TraceFile, spec: &SamplerSpec) -> Result<Config, Error> {
     let text =
         golden.metadata.get("config").ok_or_else(|| golden.wrong("metadata `config` is missing".into()))?;
     let wrong = |e: String| golden.wrong(format!("metadata `config`: {e}"));
     let c: serde_json::Map<String, Value> = serde_json::from_str(text).map_err(|e| wrong(e.to_string()))?;
     let number = |p: &ParamSpec| {
-        let name = match p.name {
-            "steps" => "max_steps",
-            "stability" => "stability_threshold",
-            "confidence" => "confidence_threshold",
-            other => other,
-        };
+        let name = golden_name(p.name);
         let found = c.get(name).and_then(Value::as_f64);
         found.map(|x| (p.name.to_string(), x)).ok_or_else(|| wrong(format!("{name}: expected a number")))
     };

@@ -12,6 +12,6 @@ mod whole;
 
 pub use compare::{Limits, Preset, Report, Row, compare};
 pub use file::{Elements, Tensor, TraceFile};
-pub use like::like;
+pub use like::{golden_name, like};
 pub use record::{GenerationRecorder, PassRecorder, TapFilter, glob};
 pub use replay::{RecordedStep, Recording};

@@ -6,9 +6,9 @@
 use std::path::{Path, PathBuf};
 
 use redraft::compute::{Numerics, TapData, TapKey, Val};
-use redraft::engine::TapSink;
+use redraft::engine::{Request, TapSink};
 use redraft::gguf::{DType, Gguf, GgufWriter, Metadata, codec};
-use redraft::trace::{Limits, Preset, TraceFile, compare, like};
+use redraft::trace::{Limits, Preset, TraceFile, compare, golden_name, like};
 use redraft::{Error, LoadOptions, Model};
 
 pub(crate) fn testdata() -> PathBuf {
@@ -53,6 +53,12 @@ pub(crate) fn exact() -> LoadOptions {
 
 pub(crate) fn open(file: &str, options: &LoadOptions) -> Model {
     Model::open(&oracle_model(file), options).unwrap_or_else(|e| panic!("{file}: {e}"))
+}
+
+/// The settings of a request as a recording has them.
+pub(crate) fn config(request: &Request) -> String {
+    let settings = request.params.iter().map(|(name, x)| (golden_name(name).to_string(), x.into()));
+    serde_json::Value::Object(settings.collect()).to_string()
 }
 
 /// The file with other metadata, on one thread.

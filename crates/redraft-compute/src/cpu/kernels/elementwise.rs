@@ -4,7 +4,7 @@
 //! 2. The canonical function, small results flushed (`docs/numerics.md`, section 2).
 
 use crate::cpu::vector::{Isa, LANES, Row16};
-use crate::math::{self, IntLanes, Lanes};
+use crate::math::{self, Lanes};
 use crate::op::Activation;
 
 /// `$out = $e` over the slices, 16 elements at a time; in `$e` the names stand for vectors.
@@ -29,15 +29,7 @@ macro_rules! map {
 #[inline(always)]
 pub(crate) fn finite<S: Isa>(s: S, x: &[f32]) -> bool {
     let (whole, tail) = x.as_chunks::<LANES>();
-    let mut largest = s.splat(0.0);
-    for x in whole {
-        let bits = s.load(x).to_bits();
-        let magnitude = bits.and(bits.splat(0x7FFF_FFFF));
-        largest = S::V::from_bits(magnitude).if_int_lt(largest.to_bits(), magnitude, largest);
-    }
-    let mut lanes = [0.0; LANES];
-    s.store(largest, &mut lanes);
-    lanes.iter().chain(tail).all(|x| x.is_finite())
+    s.peak(whole).is_finite() && tail.iter().all(|x| x.is_finite())
 }
 
 /// `x = flush(x)`.

@@ -45,14 +45,7 @@ pub(crate) fn quantize<S: Isa>(s: S, x: &[f32], units: Units, record: &mut [i32]
     for (x, ((words, scale_out), sums)) in x.chunks_exact(units.len).zip(outputs) {
         let (vectors, rest) = x.as_chunks::<LANES>();
         assert!(rest.is_empty(), "units are multiples of 16");
-        let mut peak = s.splat(0.0);
-        for x in vectors {
-            let bits = s.load(x).to_bits();
-            let magnitude = bits.and(bits.splat(0x7FFF_FFFF));
-            // Of integers, so that a NaN is above all.
-            peak = S::V::from_bits(magnitude).if_int_lt(peak.to_bits(), magnitude, peak);
-        }
-        let (scale, inverse) = math::int8_scale(largest_bits(s, peak));
+        let (scale, inverse) = math::int8_scale(s.peak(vectors));
         *scale_out = scale.to_bits() as i32;
         // All codes are 0, those of numbers that are not finite, too.
         if inverse == 0.0 {
@@ -83,14 +76,6 @@ pub(crate) fn quantize<S: Isa>(s: S, x: &[f32], units: Units, record: &mut [i32]
             }
         }
     }
-}
-
-/// The lane with the largest bits; none has a sign.
-#[inline(always)]
-fn largest_bits<S: Isa>(s: S, v: S::V) -> f32 {
-    let mut x = [0.0; LANES];
-    s.store(v, &mut x);
-    f32::from_bits(x.iter().fold(0, |peak, x| peak.max(x.to_bits())))
 }
 
 /// The sum of the lanes.

@@ -33,10 +33,7 @@ pub(crate) fn run(cpu: &mut Cpu, o: &op::Embed, cx: &mut Cx<'_>) -> Result<(), C
     let mut out = cx.take_real(o.out);
     let table = Matrix::new(cx.weights.get(o.table)?)?;
     let (ids, n) = (cx.int(o.ids), table.cols());
-    let limit = table.rows();
-    if let Some(row) = ids.iter().position(|&id| usize::try_from(id).map_or(true, |id| id >= limit)) {
-        return Err(ComputeError::IdOutOfRange { op: "Embed", id: i64::from(ids[row]), row, limit });
-    }
+    cx.check_ids("Embed", o.ids, table.rows())?;
     let (scale, kernels) = (o.scale as f32, cpu.table);
     cpu.pool.rows(&mut out, n, n, |thread, t, out| {
         let row = &mut cpu.scratch(thread).row;

@@ -10,11 +10,11 @@ use super::matmul::BLOCK;
 use super::operand::{Places, Rows};
 use super::packed::resize;
 use super::panel::Matrix;
+use crate::ComputeError;
 use crate::cpu::pool::Grid;
 use crate::cpu::vector::LANES;
 use crate::cpu::{Cpu, Cx};
 use crate::op::{self, GateUp};
-use crate::{ComputeError, Val};
 
 /// Pairs of a block of tokens, sorted by expert.
 struct Routing {
@@ -53,22 +53,9 @@ impl Routing {
     }
 }
 
-/// The first id outside `0..limit`, as an error.
-fn check_ids(v: Val, ids: &[i32], limit: usize) -> Result<(), ComputeError> {
-    match ids.iter().position(|&id| usize::try_from(id).map_or(true, |id| id >= limit)) {
-        None => Ok(()),
-        Some(i) => Err(ComputeError::IdOutOfRange {
-            op: "MoeExperts",
-            id: i64::from(ids[i]),
-            row: i / v.cols(),
-            limit,
-        }),
-    }
-}
-
 pub(crate) fn run(cpu: &mut Cpu, o: &op::MoeExperts, cx: &mut Cx<'_>) -> Result<(), ComputeError> {
     let down = cx.weights.get(o.down)?;
-    check_ids(o.ids, cx.int(o.ids), down.experts)?;
+    cx.check_ids("MoeExperts", o.ids, down.experts)?;
     let (ff, top_k) = (down.cols, o.ids.cols());
     let down = Matrix::new(down)?;
     // Both halves of a fused stack are the same matrices at different rows.
