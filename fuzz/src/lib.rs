@@ -14,7 +14,7 @@ use redraft::chat::{
 use redraft::engine::{Philox, Request, generate};
 use redraft::gguf::{DType, Gguf, GgufWriter, Metadata, SplitName, Unpacked, codec};
 use redraft::receipt::Receipt;
-use redraft::sampler::{profile, sampler};
+use redraft::sampler::profile;
 use redraft::tokenizer::{Specials, Tokenizer};
 use redraft::trace::{Limits, Preset, Recording, TraceFile, compare};
 use redraft::{LoadOptions, Model};
@@ -128,7 +128,7 @@ pub fn model(data: &[u8]) {
     if model.shape().canvas_len > 64 || model.shape().vocab_len > 1000 {
         return;
     }
-    let spec = sampler("entropy-bound").expect("it is in the list");
+    let Ok(spec) = model.sampler() else { return };
     let Ok(params) = spec.params(model.gguf().metadata(), &[("steps".into(), 1.0)]) else { return };
     let request = Request {
         prompt: vec![0, 1],

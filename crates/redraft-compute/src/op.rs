@@ -232,6 +232,9 @@ pub enum RouterScore {
     Sigmoid,
 }
 
+/// What is added to the sum of chosen sigmoids, which may all be zero (DeepSeek-V3's code, and those that follow it).
+pub(crate) const SIGMOID_SUM: f64 = 1e-20;
+
 /// Groups of experts: `E / n` neighbours each. A token uses experts of the `used` best groups only, where a group is as
 /// good as the sum of its two best experts (DeepSeek-V3, section 2.1.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

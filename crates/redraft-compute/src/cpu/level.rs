@@ -19,6 +19,8 @@ pub enum CpuLevel {
     Avx512,
     /// AVX-512 with products of bytes in one instruction (AVX-512 VNNI).
     Avx512Vnni,
+    /// The same with products of bfloat16 numbers (AVX-512 BF16).
+    Avx512Bf16,
     /// AArch64: four 128-bit registers.
     Neon,
     /// NEON with products of bytes in one instruction (the dot product extension).
@@ -35,6 +37,7 @@ impl CpuLevel {
         CpuLevel::AvxVnni,
         CpuLevel::Avx512,
         CpuLevel::Avx512Vnni,
+        CpuLevel::Avx512Bf16,
     ];
 
     /// The name in options, reports and messages.
@@ -51,6 +54,7 @@ impl CpuLevel {
             CpuLevel::AvxVnni => "avxvnni",
             CpuLevel::Avx512 => "avx512",
             CpuLevel::Avx512Vnni => "avx512vnni",
+            CpuLevel::Avx512Bf16 => "avx512bf16",
             CpuLevel::Neon => "neon",
             CpuLevel::NeonDot => "neondot",
         }

@@ -34,6 +34,12 @@ pub(crate) fn table(level: CpuLevel) -> Option<&'static Table> {
             Some(&super::x86::vnni::narrow::TABLE)
         }
         #[cfg(target_arch = "x86_64")]
+        CpuLevel::Avx512Bf16
+            if CpuLevel::Avx512Vnni.is_available() && std::arch::is_x86_feature_detected!("avx512bf16") =>
+        {
+            Some(&super::x86::vnni::wide_bf16::TABLE)
+        }
+        #[cfg(target_arch = "x86_64")]
         CpuLevel::Avx512Vnni
             if std::arch::is_x86_feature_detected!("avx512f")
                 && std::arch::is_x86_feature_detected!("avx512bw")
@@ -142,11 +148,15 @@ macro_rules! kernel_list {
             /// Statistics of one tile of a row of logits.
             tile_stats = kernels::stats::tile_stats, (x: &[f32]) -> kernels::stats::Tile;
             /// Logits of one tile of a row to probabilities, with flags for those that count.
-            probabilities = kernels::stats::probabilities,
-                (x: &mut [f32], max: f32, r: f32, cut: f32, flags: &mut [u64]);
-            /// Adds table rows, weighed by the probabilities that are flagged.
-            soft_embed = kernels::stats::soft_embed,
-                (rows: &[kernels::stats::Columns], p: &[f32], flags: u64, sums: &mut [f32]);
+            probabilities = kernels::soft::probabilities,
+                (x: &[f32], of: &kernels::soft::Probability, stride: usize, out: &mut [kernels::soft::Probs])
+                -> [u32; kernels::soft::BLOCKS];
+            /// Puts two rows of the embedding table into a block.
+            soft_rows = kernels::soft::soft_rows,
+                (rows: &[kernels::soft::Columns; 2], half: bool, at: usize, block: &mut kernels::soft::Block);
+            /// Adds the table rows of a block of ids, weighed by the probabilities that are flagged.
+            soft_embed = kernels::soft::soft_embed,
+                (rows: &kernels::soft::Rows<'_>, of: &kernels::soft::Weighed<'_>, sums: &mut [kernels::soft::Columns]);
         }
     };
 }

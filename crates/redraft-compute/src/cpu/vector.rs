@@ -101,6 +101,9 @@ pub(crate) trait Isa: Copy {
     /// 32-bit words in which [`quad`](Self::quad) stores four int8 activations: 1 or 2.
     const QUAD_WORDS: usize;
 
+    /// Whether [`add_halves`](Self::add_halves) is one instruction.
+    const HALF_PAIRS: bool = false;
+
     /// `x` in every lane.
     fn splat(self, x: f32) -> Self::V;
     /// Sixteen numbers.
@@ -177,6 +180,14 @@ pub(crate) trait Isa: Copy {
     #[inline(always)]
     fn add_exact(self, acc: Self::V, a: Self::V, b: Self::V) -> Self::V {
         acc.add(a.mul(b))
+    }
+    /// `acc` plus the product of the upper halves of `a` and `b`, then plus that of the lower halves: bfloat16 numbers,
+    /// whose products are exact.
+    #[inline(always)]
+    fn add_halves(self, acc: Self::V, a: Int<Self>, b: Int<Self>) -> Self::V {
+        let upper = a.splat(0xFFFF_0000u32 as i32);
+        let acc = self.add_exact(acc, Self::V::from_bits(a.and(upper)), Self::V::from_bits(b.and(upper)));
+        self.add_exact(acc, Self::V::from_bits(a.shl::<16>()), Self::V::from_bits(b.shl::<16>()))
     }
     /// Four int8 activations in the form that [`dot_quads`](Self::dot_quads) takes; the second word is used where
     /// `QUAD_WORDS` is 2.

@@ -8,6 +8,7 @@ use crate::backend::Precision;
 use crate::host::HostReal;
 use crate::math;
 use crate::math::reduce::Addend;
+use crate::numerics::Half;
 use crate::op::Activation;
 
 /// Numbers that ops calculate with.
@@ -51,6 +52,11 @@ pub(crate) trait Arithmetic: Default + Send + 'static {
         x
     }
 
+    /// A factor of the soft embedding in `fast`, which no other numbers compute.
+    fn soft_factor(x: Self::R) -> Self::R {
+        x
+    }
+
     /// Whether PyTorch would hold these numbers in the model's type rather than in float32.
     fn in_model_type(_x: &[Self::R]) -> bool {
         true
@@ -83,6 +89,9 @@ impl Arithmetic for F32 {
     }
     fn keep(x: f32) -> f32 {
         math::flush(x)
+    }
+    fn soft_factor(x: f32) -> f32 {
+        Half::Bf16.round(x)
     }
     fn exp(x: f32) -> f32 {
         math::exp(x)

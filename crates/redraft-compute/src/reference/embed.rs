@@ -28,7 +28,7 @@ pub(super) fn embed<A: Arithmetic>(o: &Embed, cx: &mut OpCx<'_, A::R>) -> Result
 
 /// `out[t] = (sum_v p[t][v] * table[v]) * scale`, `v` ascending from +0 over the ids that take part, with
 /// `p[t][v] = exp(x[v] - m) * recip(S)`, flushed. An id takes part if `p` is at least the cut, in its tile's maximum and
-/// itself.
+/// itself. `fast` rounds p and table to bf16 where the table is not one of f32.
 pub(super) fn soft_embed<A: Arithmetic>(o: &SoftEmbed, cx: &mut OpCx<'_, A::R>) -> Result<(), ComputeError> {
     let x = logits::<A>(&o.of.logits, cx)?;
     let mut out = cx.take_real(o.out);
@@ -43,6 +43,8 @@ pub(super) fn soft_embed<A: Arithmetic>(o: &SoftEmbed, cx: &mut OpCx<'_, A::R>) 
         Precision::F32 => A::R::from(o.of.logits.numerics.probability_cut(vocab)),
         Precision::F64 | Precision::Bf16 => zero,
     };
+    let half = o.of.logits.numerics.changes(table.dtype);
+    let factor = |x| if half { A::soft_factor(x) } else { x };
     let mut rows = Rows::<A>::new(table);
     for v in 0..vocab {
         let row = rows.get(0, v)?;
@@ -54,8 +56,9 @@ pub(super) fn soft_embed<A: Arithmetic>(o: &SoftEmbed, cx: &mut OpCx<'_, A::R>) 
             if tile < cut || p < cut || p == zero {
                 continue;
             }
+            let p = factor(p);
             for (out, &w) in out.iter_mut().zip(row) {
-                *out = *out + p * w;
+                *out = *out + p * factor(w);
             }
         }
     }

@@ -5,11 +5,8 @@ use super::matmul::{Rows, vector};
 use super::product::Operand;
 use super::softmax::probabilities;
 use crate::host::OpCx;
-use crate::op::{ExpertGroups, GateUp, MoeExperts, MoeRoute, RouterScore};
+use crate::op::{ExpertGroups, GateUp, MoeExperts, MoeRoute, RouterScore, SIGMOID_SUM};
 use crate::{ComputeError, Numerics, Weight};
-
-/// What is added to the sum of chosen sigmoids, which may all be zero (DeepSeek-V3's code, and those that follow it).
-const TINY: f64 = 1e-20;
 
 /// Probabilities over all experts, by soft-max or each by itself; with a bias that is added for the choice alone, then
 /// `top_k` times the largest that is not chosen yet, the lower id first among equals. With groups, only experts of the
@@ -48,7 +45,7 @@ pub(super) fn route<A: Arithmetic>(o: &MoeRoute, cx: &mut OpCx<'_, A::R>) -> Res
             sum = sum + *w;
         }
         if r.score == RouterScore::Sigmoid {
-            sum = sum + A::scalar(TINY);
+            sum = sum + A::scalar(SIGMOID_SUM);
         }
         let inverse = A::recip(sum);
         for (&id, w) in ids.iter().zip(weights) {

@@ -83,11 +83,13 @@ pub(super) fn check(
 ) -> Result<(), Error> {
     let tokens = request.prompt.len().saturating_add(answer);
     let kv = kv_bytes(model, model.kv_type(), tokens) as u64;
-    // Models that read prompt and answer in one pass make the logits of a whole answer.
-    let logits = match model.shape().reading {
-        Reading::Whole => (answer as u64).saturating_mul(4 * model.shape().vocab_len as u64),
-        Reading::Cached | Reading::Blocks => 0,
+    // Models of masks make the logits of a canvas: of a whole answer where prompt and answer are read in one pass.
+    let open = match model.shape().reading {
+        Reading::Whole => answer,
+        Reading::Blocks => model.shape().canvas_len,
+        Reading::Cached => 0,
     };
+    let logits = (open as u64).saturating_mul(4 * model.shape().vocab_len as u64);
     if kv.max(logits) < SMALL_BYTES && model.weights_bytes() < SMALL_BYTES {
         return Ok(());
     }

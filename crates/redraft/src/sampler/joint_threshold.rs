@@ -55,7 +55,11 @@ impl Joint {
             threshold: p.get("threshold"),
             edit_threshold: p.get("edit_threshold"),
             post_steps: p.int("post_steps"),
-            draw: Draw::new(p, Ask { worth: true, edit: true, ..Ask::default() }),
+            // The probabilities that tokens are drawn by; where none is drawn, those of the model.
+            draw: Draw::new(
+                p,
+                Ask { raw_stats: p.get("temperature") == 0.0, worth: true, edit: true, ..Ask::default() },
+            ),
             plan: Vec::new(),
             edits: 0,
         }

@@ -74,7 +74,7 @@ fn round<S: Isa, const BF16: bool>(s: S, x: &[f32], out: &mut [f32]) -> f32 {
 
 /// [`Half::round`].
 #[inline(always)]
-fn rounded<S: Isa, const BF16: bool>(x: S::V) -> S::V {
+pub(super) fn rounded<S: Isa, const BF16: bool>(x: S::V) -> S::V {
     let bits: Int<S> = x.to_bits();
     let y = if BF16 {
         let odd = bits.shr::<16>().and(bits.splat(1));

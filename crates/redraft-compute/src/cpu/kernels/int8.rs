@@ -115,7 +115,8 @@ pub(crate) fn gemm<S: Isa>(
             4 if S::INT_TOKENS >= 4 => tokens::<S, 4>(s, panels, x, fresh, ahead, [first, second]),
             5 if S::INT_TOKENS >= 5 => tokens::<S, 5>(s, panels, x, fresh, ahead, [first, second]),
             6 if S::INT_TOKENS >= 6 => tokens::<S, 6>(s, panels, x, fresh, ahead, [first, second]),
-            _ => return,
+            0 => return,
+            n => unreachable!("no kernel for a group of {n} tokens"),
         }
         (first, second) = (&mut first[size..], &mut second[size..]);
         order = &order[size..];

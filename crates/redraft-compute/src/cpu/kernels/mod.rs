@@ -13,5 +13,6 @@ pub(super) mod kv;
 pub(super) mod norm;
 pub(super) mod pack;
 pub(super) mod rope;
+pub(super) mod soft;
 pub(super) mod softmax;
 pub(super) mod stats;

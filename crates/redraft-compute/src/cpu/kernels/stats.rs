@@ -1,22 +1,8 @@
-//! Logits, tile by tile: from products to logits, statistics of a tile, probabilities, and the sum of embeddings that
-//! they weigh.
+//! Logits, tile by tile: from products to logits, and the statistics of a tile.
 
 use super::softmax::max;
 use crate::cpu::vector::{Isa, LANES, Row16};
 use crate::math::{self, Lanes};
-
-/// Probabilities that one word of flags describes, 64 at most. With [`COLUMNS`] of them 16 KiB of table rows: half of a
-/// small first-level cache.
-pub(crate) const BLOCK: usize = 32;
-
-/// Columns of the embedding table that lie together.
-pub(crate) const COLUMNS: usize = 8 * LANES;
-
-/// Some columns of one row of the embedding table. They are loaded for each product: a load that crossed a line of the
-/// cache would count twice.
-#[derive(Debug, Clone, Copy, Default)]
-#[repr(align(64))]
-pub(crate) struct Columns(pub(crate) [Row16; COLUMNS / LANES]);
 
 /// Statistics of one tile of one row.
 #[derive(Debug, Clone, Copy, Default)]
@@ -91,93 +77,4 @@ fn first_equal(x: &[f32], m: f32) -> usize {
         }
     }
     0
-}
-
-/// From the logits of one tile of a row to probabilities `flush(exp(x - max) * r)`, in place. Bit `i` of `flags[b]` says
-/// whether the `i`-th probability of the `b`-th [`BLOCK`] is at least `cut`.
-#[inline(always)]
-pub(crate) fn probabilities<S: Isa>(s: S, x: &mut [f32], max: f32, r: f32, cut: f32, flags: &mut [u64]) {
-    assert_eq!(x.len().div_ceil(BLOCK), flags.len(), "a word of flags for each block");
-    let (m, r) = (s.splat(max), s.splat(r));
-    for (x, flags) in x.chunks_mut(BLOCK).zip(flags) {
-        let (whole, tail) = x.as_chunks_mut::<LANES>();
-        for x in whole {
-            s.store(math::flush(math::exp(s.load(x).sub(m)).mul(r)), x);
-        }
-        if !tail.is_empty() {
-            let e = math::exp(s.load_part(tail, f32::NEG_INFINITY).sub(m));
-            s.store_part(math::flush(e.mul(r)), tail);
-        }
-        let mut bits = 0;
-        for (i, &p) in x.iter().enumerate() {
-            bits |= u64::from(p >= cut) << i;
-        }
-        *flags = bits;
-    }
-}
-
-/// Adds `p[i] * rows[i]` to `sums` for each `i` whose flag is set, ascending.
-///
-/// 1. As many sums as there are registers are loaded.
-/// 2. For each flag: one probability in all lanes, `sum = sum + w * p`, the product rounded before the addition.
-/// 3. The sums are stored.
-#[inline(always)]
-pub(crate) fn soft_embed<S: Isa>(s: S, rows: &[Columns], p: &[f32], flags: u64, sums: &mut [f32]) {
-    assert!(
-        rows.len() == p.len() && flags.checked_shr(rows.len() as u32).unwrap_or(0) == 0,
-        "a row for each flag"
-    );
-    let (groups, tail) = sums.as_chunks_mut::<LANES>();
-    let mut done = 0;
-    while groups.len() - done >= 8 && S::GROUPS[0] >= 16 {
-        columns::<S, 8>(s, rows, done, p, flags, &mut groups[done..]);
-        done += 8;
-    }
-    while groups.len() - done >= 4 {
-        columns::<S, 4>(s, rows, done, p, flags, &mut groups[done..]);
-        done += 4;
-    }
-    while groups.len() > done {
-        columns::<S, 1>(s, rows, done, p, flags, &mut groups[done..]);
-        done += 1;
-    }
-    let mut rest = flags;
-    while rest != 0 && !tail.is_empty() {
-        let i = rest.trailing_zeros() as usize;
-        rest &= rest - 1;
-        for (sum, &w) in tail.iter_mut().zip(&rows[i].0[done]) {
-            let product = w * p[i];
-            *sum += product;
-        }
-    }
-}
-
-/// The groups of sixteen columns `at .. at + N`.
-#[inline(always)]
-fn columns<S: Isa, const N: usize>(
-    s: S,
-    rows: &[Columns],
-    at: usize,
-    p: &[f32],
-    flags: u64,
-    sums: &mut [Row16],
-) {
-    let Some(sums) = sums.first_chunk_mut::<N>() else { unreachable!("sums for {N} groups of columns") };
-    let mut acc = [s.splat(0.0); N];
-    for n in 0..N {
-        acc[n] = s.load(&sums[n]);
-    }
-    let mut rest = flags;
-    while rest != 0 {
-        let i = rest.trailing_zeros() as usize;
-        rest &= rest - 1;
-        let Some(row) = rows[i].0[at..].first_chunk::<N>() else { unreachable!("{N} groups of columns") };
-        let p = s.splat(p[i]);
-        for n in 0..N {
-            acc[n] = acc[n].add(s.load(&row[n]).mul(p));
-        }
-    }
-    for n in 0..N {
-        s.store(acc[n], &mut sums[n]);
-    }
 }

@@ -5,26 +5,20 @@
 //! 1. The statistics say which tiles of ids hold anything for which rows. The others are skipped.
 //! 2. For some tiles at a time, one thread a tile, the logits are computed again, and from them the probabilities,
 //!    with a flag for each that is large enough.
-//! 3. Tile after tile: the table rows that any flag asks for are unpacked, all threads together.
-//! 4. Then each thread takes some columns. Blocks of [`BLOCK`] ids of these columns fit the first-level cache; for
-//!    each row of the result the sums stay in registers while the flags of the block are followed.
-//! 5. At the end one multiplication by the scale.
+//! 3. Then each thread takes some columns of these tiles. The table rows that any flag asks for are unpacked, a block of
+//!    [`BLOCK`] ids at a time, and used for all rows.
+//! 4. At the end one multiplication by the scale.
 
 use super::logits::{ROWS, Source, bands};
 use super::operand::Operand;
 use super::packed::resize;
 use super::panel::Matrix;
-use crate::cpu::kernels::stats::{BLOCK, COLUMNS, Columns};
-use crate::cpu::pool::Grid;
+use crate::cpu::kernels::soft::{BLOCK, BLOCKS, COLUMNS, Columns, Probability, Probs, Rows, Weighed};
+use crate::cpu::vector::LANES;
 use crate::cpu::{Cpu, Cx, Scratch};
+use crate::numerics::Form;
 use crate::op::{STATS, TILE};
 use crate::{ComputeError, math, op};
-
-/// Blocks of a tile.
-const BLOCKS: usize = TILE / BLOCK;
-
-/// Table rows that a thread unpacks together.
-const UNPACKED: usize = 8;
 
 /// Probabilities that are held at a time (16 MiB).
 const PROBABILITIES: usize = 1 << 22;
@@ -49,23 +43,24 @@ pub(crate) fn run(cpu: &mut Cpu, o: &op::Embed, cx: &mut Cx<'_>) -> Result<(), C
 struct TileWork<'a> {
     tile: usize,
     /// `[BLOCKS][rows][BLOCK]`: a thread reads all rows of a block in one stream.
-    probs: &'a mut [f32],
+    probs: &'a mut [Probs],
     /// `[BLOCKS][rows]`.
-    flags: &'a mut [u64],
+    flags: &'a mut [u32],
     outcome: Result<(), ComputeError>,
 }
 
 pub(crate) fn soft(cpu: &mut Cpu, o: &op::SoftEmbed, cx: &mut Cx<'_>) -> Result<(), ComputeError> {
     let mut out = cx.take_real(o.out);
-    out.fill(0.0);
     let matrix = Matrix::new(cx.weights.get(o.table)?)?;
     let source = Source::new(&o.of.logits, cx)?;
     let (stats, tiles) = (cx.real(o.of.stats), cx.real(o.of.tiles));
     let n = matrix.cols();
+    let numerics = o.of.logits.numerics;
     let soft = Soft {
         matrix,
         source,
-        cut: o.of.logits.numerics.probability_cut(source.vocab()),
+        cut: numerics.probability_cut(source.vocab()),
+        form: matrix.form(numerics),
         scale: o.scale as f32,
     };
     let (mut operand, mut buffers) = (std::mem::take(&mut cpu.operand), std::mem::take(&mut cpu.soft));
@@ -84,16 +79,18 @@ pub(crate) fn soft(cpu: &mut Cpu, o: &op::SoftEmbed, cx: &mut Cx<'_>) -> Result<
 /// Buffers of the soft embedding.
 #[derive(Default)]
 pub(crate) struct Buffers {
-    probs: Vec<f32>,
-    flags: Vec<u64>,
-    /// `[columns / COLUMNS][TILE]`.
-    rows: Vec<Columns>,
+    probs: Vec<Probs>,
+    flags: Vec<u32>,
+    /// `[columns / COLUMNS][rows]`.
+    sums: Vec<Columns>,
 }
 
 struct Soft<'a> {
     matrix: Matrix<'a>,
     source: Source<'a>,
     cut: f32,
+    /// In `fast` probabilities and numbers of the table are rounded to bf16, unless the table is one of f32.
+    form: Form,
     scale: f32,
 }
 
@@ -146,29 +143,31 @@ impl Soft<'_> {
             }
         }
         let per = (PROBABILITIES / (rows * TILE)).clamp(1, needed.len().max(1));
-        resize(&mut buf.probs, per * rows * TILE, "probabilities")?;
+        let across = n.div_ceil(COLUMNS);
+        resize(&mut buf.probs, per * rows * BLOCKS, "probabilities")?;
         resize(&mut buf.flags, per * rows * BLOCKS, "flags of probabilities")?;
-        resize(&mut buf.rows, TILE * n.div_ceil(COLUMNS), "rows of the embedding table")?;
+        resize(&mut buf.sums, rows * across, "soft embeddings")?;
+        buf.sums.fill(Columns::default());
         for chunk in needed.chunks(per) {
             let mut work: Vec<TileWork<'_>> = chunk
                 .iter()
-                .zip(buf.probs.chunks_exact_mut(rows * TILE))
+                .zip(buf.probs.chunks_exact_mut(rows * BLOCKS))
                 .zip(buf.flags.chunks_exact_mut(rows * BLOCKS))
                 .map(|((needed, probs), flags)| TileWork { tile: needed.0, probs, flags, outcome: Ok(()) })
                 .collect();
             pool.items(&mut work, |thread, i, work| {
                 work.outcome = self.probabilities(cpu, &block, &chunk[i].1, &mut cpu.scratch(thread), work);
             });
-            for work in work {
-                work.outcome?;
-                self.add(cpu, work.tile, work.probs, work.flags, &mut buf.rows, out);
+            for work in &mut work {
+                std::mem::replace(&mut work.outcome, Ok(()))?;
             }
+            self.add(cpu, &work, rows, &mut buf.sums);
         }
-        pool.rows(out, n, n, |thread, _, out| {
-            let row = &mut cpu.scratch(thread).row;
-            row.clear();
-            row.extend_from_slice(out);
-            (table.scale)(row, self.scale, out);
+        let sums = &buf.sums;
+        pool.rows(out, n, n, |_, t, out| {
+            for (sums, out) in sums.chunks_exact(rows).zip(out.chunks_mut(COLUMNS)) {
+                (table.scale)(&sums[t].0.as_flattened()[..out.len()], self.scale, out);
+            }
         });
         Ok(())
     }
@@ -196,66 +195,58 @@ impl Soft<'_> {
         let len = source.tile_len(work.tile);
         for (i, &t) in of.iter().enumerate() {
             let x = scratch.logits.row(if few { i } else { t }, len);
-            let mut flags = [0; BLOCKS];
-            let words = &mut flags[..len.div_ceil(BLOCK)];
-            (table.probabilities)(x, block.max(t), block.inverse[t], self.cut, words);
-            for (b, (x, flags)) in x.chunks(BLOCK).zip(flags).enumerate() {
-                let at = b * block.rows + t;
-                work.flags[at] = flags;
-                work.probs[at * BLOCK..][..x.len()].copy_from_slice(x);
+            let (max, inverse) = (block.max(t), block.inverse[t]);
+            let of = Probability { max, inverse, cut: self.cut, half: self.form != Form::F32 };
+            let flags = (table.probabilities)(x, &of, block.rows, &mut work.probs[t..]);
+            for (b, flags) in flags.into_iter().enumerate() {
+                work.flags[b * block.rows + t] = flags;
             }
         }
         Ok(())
     }
 
-    /// Adds the ids of one tile to the sums.
-    fn add(
-        &self,
-        cpu: &Cpu,
-        tile: usize,
-        probs: &[f32],
-        flags: &[u64],
-        rows: &mut [Columns],
-        out: &mut [f32],
-    ) {
+    /// Adds the ids of some tiles to the sums. Each thread takes some columns and all these tiles, so that it
+    /// unpacks a block of the table into its own cache and uses it for all rows.
+    fn add(&self, cpu: &Cpu, work: &[TileWork<'_>], rows: usize, sums: &mut [Columns]) {
         let (table, pool, n) = (cpu.table, &cpu.pool, self.matrix.cols());
-        let mut any = [0u64; BLOCKS];
-        let n_rows = flags.len() / BLOCKS;
-        for (any, flags) in any.iter_mut().zip(flags.chunks_exact(n_rows)) {
-            *any = flags.iter().fold(0, |any, flags| any | flags);
+        // What would leave threads without work is cut into bands of rows; each unpacks the table for itself.
+        let across = n.div_ceil(COLUMNS);
+        let rest = across % pool.threads();
+        let split = bands(rows, rest, pool.threads());
+        let mut items = Vec::new();
+        for (c, mut sums) in sums.chunks_exact_mut(rows).enumerate() {
+            let bands = if c + rest < across { &[0, rows][..] } else { &split };
+            for band in bands.windows(2) {
+                let (now, later) = sums.split_at_mut(band[1] - band[0]);
+                items.push((c * COLUMNS, band[0], now));
+                sums = later;
+            }
         }
-        let grid = Grid { cols: TILE, bands: &[0, n.div_ceil(COLUMNS)], tile_cols: UNPACKED };
-        pool.tiles(rows, grid, |thread, mut part| {
-            let row = &mut cpu.scratch(thread).row;
-            row.resize(n, 0.0);
-            let first = part.col;
-            for i in 0..part.cols {
-                let at = first + i;
-                if any[at / BLOCK] >> (at % BLOCK) & 1 == 0 {
+        let half = self.form != Form::F32;
+        pool.items(&mut items, |_, _, (col, first, sums)| {
+            let len = COLUMNS.min(n - *col);
+            let mut block = [Columns::default(); BLOCK];
+            let mut two = [Columns::default(); 2];
+            for (work, b) in work.iter().flat_map(|work| (0..BLOCKS).map(move |b| (work, b))) {
+                let at = b * rows + *first;
+                let flags = &work.flags[at..][..sums.len()];
+                let any = flags.iter().fold(0, |any, flags| any | flags);
+                if any == 0 {
                     continue;
                 }
-                self.matrix.row(table, 0, tile * TILE + at, row);
-                let (whole, rest) = row.as_chunks::<COLUMNS>();
-                for (c, x) in whole.iter().enumerate() {
-                    part.row_mut(c)[i].0.as_flattened_mut().copy_from_slice(x);
+                for pair in 0..BLOCK / 2 {
+                    let wanted = any >> (2 * pair) & 3;
+                    if wanted == 0 {
+                        continue;
+                    }
+                    for (i, row) in two.iter_mut().enumerate().filter(|(i, _)| wanted >> i & 1 != 0) {
+                        let id = work.tile * TILE + b * BLOCK + 2 * pair + i;
+                        self.matrix.part(table, [0, id, *col], &mut row.0.as_flattened_mut()[..len]);
+                    }
+                    (table.soft_rows)(&two, half, pair, &mut block);
                 }
-                if !rest.is_empty() {
-                    part.row_mut(whole.len())[i].0.as_flattened_mut()[..rest.len()].copy_from_slice(rest);
-                }
-            }
-        });
-        let bands = bands(n_rows, n.div_ceil(COLUMNS), pool.threads());
-        let grid = Grid { cols: n, bands: &bands, tile_cols: COLUMNS };
-        let rows = &*rows;
-        pool.tiles(out, grid, |_, mut part| {
-            let rows = &rows[part.col / COLUMNS * TILE..][..TILE];
-            for (b, rows) in rows.chunks_exact(BLOCK).enumerate().filter(|(b, _)| any[*b] != 0) {
-                let at = b * n_rows + part.row;
-                let flags = flags[at..][..part.rows].iter();
-                let probs = probs[at * BLOCK..].chunks_exact(BLOCK);
-                for (t, (&flags, p)) in flags.zip(probs).enumerate().filter(|(_, (flags, _))| **flags != 0) {
-                    (table.soft_embed)(rows, p, flags, part.row_mut(t));
-                }
+                let rows = Rows { of: &block, width: len.div_ceil(LANES), half };
+                (table.soft_embed)(&rows, &Weighed { p: &work.probs[at..][..sums.len()], flags }, sums);
             }
         });
     }

@@ -32,8 +32,8 @@ fn spread(x: &[f32], size: usize, out: &mut [f32]) {
     }
 }
 
-/// Numbers that are rounded at a time.
-const ROUNDED: usize = 256;
+/// Columns that are packed at a time.
+const PACKED: usize = 128;
 
 /// Packed activations of some tokens.
 #[derive(Default)]
@@ -72,14 +72,16 @@ impl Packed {
         pool.tiles(&mut self.x, grid, |_, mut tile| {
             let (first, size) = (tile.row, tile.rows);
             let out = tile.whole();
-            for i in 0..size {
-                let x = row(first + i);
-                let Some(half) = half else {
-                    spread(x, size, &mut out[i..]);
-                    continue;
-                };
-                let mut rounded = [0.0; ROUNDED];
-                for (x, out) in x.chunks(ROUNDED).zip(out.chunks_mut(ROUNDED * size)) {
+            // A few columns of all rows at a time: what is written lies in the first-level cache.
+            let mut rounded = [0.0; PACKED];
+            for (c, out) in out.chunks_mut(PACKED * size.max(1)).enumerate() {
+                for i in 0..size {
+                    let x = row(first + i);
+                    let x = &x[c * PACKED..x.len().min((c + 1) * PACKED)];
+                    let Some(half) = half else {
+                        spread(x, size, &mut out[i..]);
+                        continue;
+                    };
                     let rounded = &mut rounded[..x.len()];
                     let peak = (table.round_half)(half, x, rounded);
                     largest.fetch_max(peak.to_bits(), Ordering::Relaxed);

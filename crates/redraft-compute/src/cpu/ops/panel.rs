@@ -117,7 +117,12 @@ impl<'a> Matrix<'a> {
 
     /// One row (or a vector), small numbers flushed.
     pub(crate) fn row(&self, table: &Table, expert: usize, row: usize, out: &mut [f32]) {
-        let (bytes, len) = (self.row_bytes(expert, row), self.codec.block_len());
+        self.part(table, [expert, row, 0], out);
+    }
+
+    /// Elements of a row from `k` on, as numbers; `k` and the number of elements are multiples of the block length.
+    pub(crate) fn part(&self, table: &Table, [expert, row, k]: [usize; 3], out: &mut [f32]) {
+        let (bytes, len) = (self.bytes(expert, row, k, out.len()), self.codec.block_len());
         if len == 1 {
             self.codec.dequantize(bytes, out);
             return (table.flush)(out);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::panel::Matrix;
 use crate::cpu::pool::Pool;
 use crate::cpu::{Cpu, Cx};
-use crate::op::{self, ExpertGroups, Factor, RouterScore, Routing};
+use crate::op::{self, ExpertGroups, Factor, RouterScore, Routing, SIGMOID_SUM};
 use crate::reference::{F32, choice};
 use crate::{ComputeError, Val, math};
 
@@ -201,7 +201,7 @@ fn weigh(probs: &[f32], r: &Routing, factors: Option<&[f32]>, ids: &[i32], weigh
         sum += *w;
     }
     if r.score == RouterScore::Sigmoid {
-        sum += 1e-20;
+        sum += SIGMOID_SUM as f32;
     }
     let inverse = math::recip(sum);
     for (&id, w) in ids.iter().zip(weights) {

@@ -14,7 +14,7 @@ pub(in crate::cpu) fn loops(level: CpuLevel) -> Option<Loops> {
         CpuLevel::AvxVnni => Loops { f32: f32_256, int8: dot_256 },
         // Without AVX-512 BW there are no products of bytes in wide registers.
         CpuLevel::Avx512 => Loops { f32: f32_512, int8: bytes_256 },
-        CpuLevel::Avx512Vnni => Loops { f32: f32_512, int8: dot_512 },
+        CpuLevel::Avx512Vnni | CpuLevel::Avx512Bf16 => Loops { f32: f32_512, int8: dot_512 },
         _ => return None,
     })
 }

@@ -9,9 +9,9 @@ use std::arch::x86_64::*;
 use super::{avx2, avx512};
 use crate::cpu::vector::{Int, Isa, LANES, Row16, RowBytes};
 
-/// Proof that the machine has AVX-512 F, BW and VNNI.
+/// Proof that the machine has AVX-512 F, BW and VNNI, and BF16 where that is said.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Avx512Vnni(());
+pub(crate) struct Avx512Vnni<const BF16: bool>(());
 
 /// Proof that the machine has AVX2, F16C, FMA and AVX-VNNI.
 #[derive(Debug, Clone, Copy)]
@@ -77,13 +77,13 @@ macro_rules! as_base {
     };
 }
 
-impl Avx512Vnni {
+impl<const BF16: bool> Avx512Vnni<BF16> {
     /// The proof, on trust.
     ///
     /// # Safety
-    /// The machine must have AVX-512 F, BW and VNNI.
+    /// The machine must have AVX-512 F, BW and VNNI, and BF16 where that is said.
     #[inline(always)]
-    pub(crate) unsafe fn assume() -> Avx512Vnni {
+    pub(crate) unsafe fn assume() -> Avx512Vnni<BF16> {
         Avx512Vnni(())
     }
 
@@ -94,12 +94,14 @@ impl Avx512Vnni {
     }
 }
 
-impl Isa for Avx512Vnni {
+impl<const BF16: bool> Isa for Avx512Vnni<BF16> {
     as_base!(avx512::Avx512, avx512::F32s);
 
     // 6 x 2 sums of a sub-block, 6 x 2 of a unit, 2 weights and an activation, of 32 registers.
     const INT_TOKENS: usize = 6;
     const INT_PANELS: usize = 2;
+
+    const HALF_PAIRS: bool = BF16;
 
     /// The byte of four bits in each of four bytes, one bit of it kept in each.
     #[inline(always)]
@@ -122,6 +124,21 @@ impl Isa for Avx512Vnni {
         unsafe {
             let table = _mm_loadu_si128(table.as_ptr().cast());
             avx512::I32s(_mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), v.0))
+        }
+    }
+
+    /// `vdpbf16ps` adds the product of the upper halves, rounds, and adds that of the lower halves. It takes subnormal
+    /// numbers for 0, and none occur.
+    #[inline(always)]
+    fn add_halves(self, acc: avx512::F32s, a: avx512::I32s, b: avx512::I32s) -> avx512::F32s {
+        assert!(BF16, "products of pairs of bf16");
+        // SAFETY: `self` is the proof of AVX-512 BF16; the vectors are 512 bits without invalid patterns.
+        unsafe {
+            let (a, b) = (
+                std::mem::transmute::<__m512i, __m512bh>(a.0),
+                std::mem::transmute::<__m512i, __m512bh>(b.0),
+            );
+            avx512::F32s(_mm512_dpbf16_ps(acc.0, a, b))
         }
     }
 
@@ -195,9 +212,20 @@ impl Isa for AvxVnni {
 
 /// The kernels for 512-bit registers.
 pub(in crate::cpu) mod wide {
-    use super::{Avx512Vnni, Isa, Row16, RowBytes};
+    use super::{Isa, Row16, RowBytes};
+
+    type Avx512Vnni = super::Avx512Vnni<false>;
 
     crate::cpu::table::level_table!(Avx512Vnni, "avx512f,avx512bw,avx512vnni");
+}
+
+/// The kernels for 512-bit registers with products of bfloat16 numbers.
+pub(in crate::cpu) mod wide_bf16 {
+    use super::{Isa, Row16, RowBytes};
+
+    type Avx512Bf16 = super::Avx512Vnni<true>;
+
+    crate::cpu::table::level_table!(Avx512Bf16, "avx512f,avx512bw,avx512vnni,avx512bf16");
 }
 
 /// The kernels for 256-bit registers.
