@@ -210,6 +210,14 @@ pub(crate) trait Isa: Copy {
         x.map(|x| x.to_bits() as i8)
     }
 
+    /// The sum of the lanes; it wraps.
+    #[inline(always)]
+    fn sum_int(self, v: Int<Self>) -> i32 {
+        let mut x = [0.0; LANES];
+        self.store(Self::V::from_bits(v), &mut x);
+        x.iter().fold(0, |sum: i32, x| sum.wrapping_add(x.to_bits() as i32))
+    }
+
     /// The lower 16 bits of each lane.
     #[inline(always)]
     fn low_halves(self, v: Int<Self>) -> [u16; LANES] {
@@ -258,6 +266,14 @@ pub(crate) trait Isa: Copy {
         x[0]
     }
 
+    /// The largest lane, none below 0.
+    #[inline(always)]
+    fn largest_int(self, v: Int<Self>) -> i32 {
+        let mut x = [0.0; LANES];
+        self.store(Self::V::from_bits(v), &mut x);
+        x.iter().fold(0, |peak, x| peak.max(x.to_bits() as i32))
+    }
+
     /// The largest magnitude, by its bits, so that a NaN is above all numbers.
     #[inline(always)]
     fn peak(self, x: &[Row16]) -> f32 {
@@ -267,9 +283,7 @@ pub(crate) trait Isa: Copy {
             let magnitude = bits.and(bits.splat(0x7FFF_FFFF));
             peak = Self::V::from_bits(magnitude).if_int_lt(peak.to_bits(), magnitude, peak);
         }
-        let mut x = [0.0; LANES];
-        self.store(peak, &mut x);
-        f32::from_bits(x.iter().fold(0, |peak, x| peak.max(x.to_bits())))
+        f32::from_bits(self.largest_int(peak.to_bits()) as u32)
     }
 
     /// `columns[i]` lane `j` = `rows[j]` lane `i`, written to memory.

@@ -66,7 +66,7 @@ pub(crate) fn quantize<S: Isa>(s: S, x: &[f32], units: Units, record: &mut [i32]
                     word.copy_from_slice(&s.quad(quad)[..width]);
                 }
             }
-            let sum = sum_int(s, total);
+            let sum = s.sum_int(total);
             if units.mins {
                 // Two sums of neighbouring sub-blocks share a word.
                 let pair = &mut sums[sub / 2];
@@ -76,14 +76,6 @@ pub(crate) fn quantize<S: Isa>(s: S, x: &[f32], units: Units, record: &mut [i32]
             }
         }
     }
-}
-
-/// The sum of the lanes.
-#[inline(always)]
-fn sum_int<S: Isa>(s: S, v: Int<S>) -> i32 {
-    let mut x = [0.0; LANES];
-    s.store(S::V::from_bits(v), &mut x);
-    x.iter().map(|x| x.to_bits() as i32).sum()
 }
 
 /// Adds the products to the sums of all tokens, or sets these to the products if they are `fresh`. A second panel without

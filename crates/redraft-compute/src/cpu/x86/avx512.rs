@@ -188,6 +188,17 @@ impl Isa for Avx512 {
         x
     }
 
+    #[inline(always)]
+    fn sum_int(self, v: I32s) -> i32 {
+        // SAFETY: `self` is the proof of AVX-512F.
+        unsafe { _mm512_reduce_add_epi32(v.0) }
+    }
+    #[inline(always)]
+    fn largest_int(self, v: I32s) -> i32 {
+        // SAFETY: `self` is the proof of AVX-512F.
+        unsafe { _mm512_reduce_max_epi32(v.0) }
+    }
+
     /// Pairs of rows interleaved, then pairs of pairs: a register then holds four rows of the columns `c`, `4 + c`,
     /// `8 + c` and `12 + c`, a quarter each. The quarters of four registers are exchanged in two more steps.
     #[inline(always)]

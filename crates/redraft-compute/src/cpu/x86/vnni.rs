@@ -160,6 +160,14 @@ impl<const BF16: bool> Isa for Avx512Vnni<BF16> {
     fn low_bytes(self, v: avx512::I32s) -> [i8; LANES] {
         self.base().low_bytes(v)
     }
+    #[inline(always)]
+    fn sum_int(self, v: avx512::I32s) -> i32 {
+        self.base().sum_int(v)
+    }
+    #[inline(always)]
+    fn largest_int(self, v: avx512::I32s) -> i32 {
+        self.base().largest_int(v)
+    }
 }
 
 impl AvxVnni {
