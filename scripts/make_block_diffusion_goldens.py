@@ -17,7 +17,8 @@ cases/<model>.sampler-*         trajectories at temperature 0, rows are whole se
 
 All numbers are NumPy's in float64, from the stored weights. A pass always goes over a whole sequence under the
 block-causal mask: nothing is cached here. The rules are those of `generate.py` of JetAstra/SDAR, of `generate` of
-Fast-dLLM v2 and of section 3.3 of the paper on Fast-dLLM, written anew; prompts are chosen so that no decision is near
+Fast-dLLM v2 and of section 3.3 of the paper on Fast-dLLM, written anew; penalties are those of docs/samplers.md
+(repetition as in transformers, presence as in llama.cpp); prompts are chosen so that no decision is near
 its boundary. --check compares the forward pass with transformers' Qwen3, Qwen3-MoE and Qwen2 in float64 under a mask of
 four dimensions, without writing anything. Two runs write the same bytes.
 """
@@ -212,6 +213,27 @@ def margin(values):
 
 # --- samplers
 
+def penalized(row, others, config):
+    """Logits [V] of a position: `others`, the tokens that stand elsewhere, are worth less, what is banned nothing."""
+    row, seen = row.copy(), np.unique(others[others != MASK])
+    repetition = config.get("repetition_penalty", 1)
+    row[seen] = np.where(row[seen] < 0, row[seen] * repetition, row[seen] / repetition)
+    row[seen] -= config.get("presence_penalty", 0)
+    row[config.get("ban", [])] = -np.inf
+    return row
+
+
+def banning(c, w, prompt, length, config):
+    """As generate; `ban` of the tokens that would come are banned. None where the penalties change nothing else."""
+    answer = lambda **change: generate(c, w, prompt, length, config | change)[0]["final"][len(prompt):]
+    free = answer(ban=[])
+    config["ban"] = sorted({int(t) for t in free[:config["ban"]]})
+    out, least = generate(c, w, prompt, length, config)
+    assert not np.isin(config["ban"], out["final"][len(prompt):]).any()
+    without = answer(ban=[], repetition_penalty=1, presence_penalty=0)
+    return out, least if (free != without).any() else 0
+
+
 def generate(c, w, prompt, length, config):
     """Rows of a trajectory, and its least margin."""
     # without blocks the canvas is one
@@ -233,15 +255,18 @@ def generate(c, w, prompt, length, config):
         if c["shifted"] and start >= len(prompt):
             # The pass over what comes before also predicts the first token.
             last, _ = forward(c, w, x[:start])
-            x[start] = no_mask(last[-1]).argmax()
-            least.append(margin(no_mask(last[-1:])))
+            last = no_mask(penalized(last[-1], x[:start], config))
+            x[start] = last.argmax()
+            least.append(margin(last))
         small = config["block_length"] or block
         for begin in range(start, start + block, small):
             place = np.arange(begin, begin + small)
             place, step = place[place >= len(prompt)], 0
             while (x[place] == MASK).any():
                 logits = predict(x)
+                argmax = logits.argmax(-1)
                 least.append(margin(logits))
+                logits = np.array([penalized(row, np.delete(x, i), config) for i, row in enumerate(logits)])
                 open_ = place[x[place] == MASK]
                 allowed = no_mask(logits)
                 token = allowed.argmax(-1)
@@ -266,7 +291,7 @@ def generate(c, w, prompt, length, config):
                 y, revealed = x.copy(), np.zeros(len(x), np.uint8)
                 revealed[order[:k]] = 1
                 y[order[:k]] = token[order[:k]]
-                rows.append(dict(x_in=x.copy(), x_out=y, argmax=logits.argmax(-1), confidence=confidence,
+                rows.append(dict(x_in=x.copy(), x_out=y, argmax=argmax, confidence=confidence,
                                  revealed=revealed, k=int(revealed.sum()),
                                  n_masked=int((x[start:start + block] == MASK).sum())))
                 x, step = y.copy(), step + 1
@@ -323,6 +348,7 @@ def cached_case(c, w, r, n_prompt, chunks):
     return out, margin(logits[n_prompt:])
 
 
+PENALTIES = dict(repetition_penalty=1.4, presence_penalty=0.5, ban=6)
 THRESHOLD = dict(sampler="threshold", steps=0, block_length=0, threshold=0.35)
 CASES = {
     "sdar": [("forward", forward_case), ("cached", cached_case, 13, [8, 4]),
@@ -333,10 +359,13 @@ CASES = {
     "fast-dllm": [("forward", forward_case), ("cached", cached_case, 21, [16]),
                   ("sampler-threshold", generate, 16, 32, THRESHOLD | dict(block_length=4)),
                   ("sampler-dynamic-threshold", generate, 11, 21,
-                   dict(sampler="dynamic-threshold", steps=0, block_length=8, factor=1.5))],
+                   dict(sampler="dynamic-threshold", steps=0, block_length=8, factor=1.5)),
+                  ("sampler-threshold.penalties", banning, 16, 32, THRESHOLD | PENALTIES | dict(block_length=4))],
     "a2d-qwen3": [("forward", forward_case),
                   ("sampler-low-confidence", generate, 9, 16, dict(sampler="low-confidence", steps=8, block_length=8)),
-                  ("sampler-threshold", generate, 5, 12, THRESHOLD | dict(threshold=0.8))],
+                  ("sampler-threshold", generate, 5, 12, THRESHOLD | dict(threshold=0.8)),
+                  ("sampler-low-confidence.penalties", banning, 9, 16,
+                   dict(sampler="low-confidence", steps=8, block_length=8) | PENALTIES)],
 }
 
 
@@ -344,10 +373,10 @@ def make(c, w, make_case, arguments):
     """The first of a row of seeds whose decisions are clear."""
     for seed in range(200):
         r = np.random.default_rng(seed)
-        if make_case is generate:
+        if make_case in (generate, banning):
             n, length, config = arguments
-            prompt = [int(x) for x in r.integers(20, 500, n)]
-            out, least = generate(c, w, prompt, length, config)
+            config, prompt = dict(config), [int(x) for x in r.integers(20, 500, n)]
+            out, least = make_case(c, w, prompt, length, config)
             metadata = {"config": json.dumps(config | {"gen_length": length})}
         else:
             out, least = make_case(c, w, r, *arguments)

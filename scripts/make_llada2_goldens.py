@@ -254,7 +254,21 @@ def save(name, tensors, metadata):
         f.write(len(head).to_bytes(8, "little") + head + b"".join(np.ascontiguousarray(x).tobytes() for _, x in tensors))
 
 
-def decode(w, prompt, gen_length, threshold, edit_threshold=None, post_steps=0):
+def penalized(logits, x, start, repetition_penalty=1, presence_penalty=0, ban=()):
+    """Rows that predict x[start:]: tokens that stand at any other position are worth less (the repetition penalty as in
+    transformers, the presence penalty as in llama.cpp), banned ones nothing.
+    """
+    out = logits.copy()
+    for i, row in enumerate(out):
+        others = np.delete(x, start + i)
+        seen = np.unique(others[others != MASK])
+        row[seen] = np.where(row[seen] < 0, row[seen] * repetition_penalty, row[seen] / repetition_penalty)
+        row[seen] -= presence_penalty
+        row[list(ban)] = -np.inf
+    return out
+
+
+def decode(w, prompt, gen_length, threshold, edit_threshold=None, post_steps=0, **penalties):
     """Block after block, greedy; the mask token is never revealed. Each step reveals the masks whose token has a higher
     probability than the threshold, the likeliest one always; with an edit threshold it also replaces tokens that are not
     of the prompt, and goes on when no mask is left, until nothing changes or `post_steps` steps have had no masks.
@@ -270,7 +284,7 @@ def decode(w, prompt, gen_length, threshold, edit_threshold=None, post_steps=0):
             masked = x[start:end] == MASK
             if not masked.any():
                 posts += 1
-            logits = forward(w, x[:end])[start:end]
+            logits = penalized(forward(w, x[:end])[start:end], x, start, **penalties)
             p = np.exp(logits - logits.max(-1, keepdims=True))
             p /= p.sum(-1, keepdims=True)
             p[:, MASK] = 0  # counted, never chosen
@@ -407,6 +421,11 @@ def main():
     # Blocks that would go on: the steps for edits are used up.
     trajectory(w, "sampler-joint-threshold.budget", rng, lambda r: (edited(r).any(-1) & (r["k"] == 0)).sum() >= 2,
                length, threshold=0.1, edit_threshold=0.0, post_steps=2)
+    # Penalties, of which a token that stands does not feel its own place, and bans.
+    ban = sorted(rng.integers(20, 506, 120).tolist())
+    trajectory(w, "sampler-joint-threshold.penalties", rng,
+               lambda r: (edited(r).any(-1) & (r["k"] > 0)).any() and (edited(r).any(-1) & (r["k"] == 0)).any(), length,
+               **joint, post_steps=4, repetition_penalty=1.3, presence_penalty=0.4, ban=ban)
 
 
 if __name__ == "__main__":

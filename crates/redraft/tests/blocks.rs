@@ -35,10 +35,10 @@ struct Family {
 
 const SDAR: Family = Family { file: "sdar-tiny.BF16.gguf", cases: 4, shifted: false };
 const SDAR_MOE: Family = Family { file: "sdar-moe-tiny.BF16.gguf", cases: 3, shifted: false };
-const FAST_DLLM: Family = Family { file: "fast-dllm-tiny.BF16.gguf", cases: 4, shifted: true };
+const FAST_DLLM: Family = Family { file: "fast-dllm-tiny.BF16.gguf", cases: 5, shifted: true };
 
 /// Without blocks: it reads everything both ways.
-const A2D: Family = Family { file: "a2d-qwen3-tiny.BF16.gguf", cases: 3, shifted: false };
+const A2D: Family = Family { file: "a2d-qwen3-tiny.BF16.gguf", cases: 4, shifted: false };
 
 const ALL: [Family; 4] = [SDAR, SDAR_MOE, FAST_DLLM, A2D];
 /// One of each kind, for what takes longer.
@@ -172,6 +172,7 @@ fn request(model: &Model, name: &str, parameters: &[(&str, f64)], prompt: &[u32]
         params: model.params(spec, &parameters).unwrap(),
         profile: &PROFILES[0],
         end_ids: Vec::new(),
+        ban: Vec::new(),
         self_conditioning: false,
         full_logits: true,
         interrupt: None,

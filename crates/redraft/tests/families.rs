@@ -77,6 +77,7 @@ fn request(model: &Model, name: &str, parameters: &[(&str, f64)], max_tokens: us
         params: model.params(spec, &parameters).unwrap(),
         profile: &PROFILES[0],
         end_ids: Vec::new(),
+        ban: Vec::new(),
         self_conditioning: true,
         full_logits: false,
         interrupt: None,

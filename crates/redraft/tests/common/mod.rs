@@ -58,7 +58,8 @@ pub(crate) fn open(file: &str, options: &LoadOptions) -> Model {
 /// The settings of a request as a recording has them.
 pub(crate) fn config(request: &Request) -> String {
     let settings = request.params.iter().map(|(name, x)| (golden_name(name).to_string(), x.into()));
-    serde_json::Value::Object(settings.collect()).to_string()
+    let ban = ("ban".to_string(), request.ban.clone().into());
+    serde_json::Value::Object(settings.chain([ban]).collect()).to_string()
 }
 
 /// The file with other metadata, on one thread.
