@@ -242,14 +242,16 @@ fn check_distribution(
 }
 
 fn check_penalty(op: &'static str, by: &Penalty, rows: usize, vocab: usize) -> Result<(), ComputeError> {
-    for (what, ids) in [("seen", &by.seen), ("ban", &by.ban)] {
+    for (what, ids) in [("seen", &by.seen), ("ban", &by.ban), ("early_ban", &by.early_ban)] {
         let ascending = ids.windows(2).all(|w| w[0] < w[1]);
         if !ascending || ids.last().is_some_and(|&id| id as usize >= vocab) {
             return Err(wrong(op, what, format!("ascending ids in 0..{vocab}"), format!("{ids:?}")));
         }
     }
-    if by.ban.len() >= vocab {
-        return Err(wrong(op, "ban", format!("fewer than {vocab} ids"), by.ban.len()));
+    let early = by.early_ban.iter().filter(|id| by.ban.binary_search(id).is_err()).count();
+    let banned = by.ban.len() + if by.early_rows > 0 { early } else { 0 };
+    if banned >= vocab {
+        return Err(wrong(op, "ban", format!("fewer than {vocab} ids"), banned));
     }
     eq(op, "rows of except", rows, by.except.len())?;
     check_factor(op, "repetition", by.repetition)?;

@@ -450,6 +450,10 @@ pub struct Penalty {
     pub presence: f64,
     /// Ids that must not be, ascending, fewer than the vocabulary has: their logit becomes [`RESTRICTED`].
     pub ban: Vec<u32>,
+    /// How many rows, from the first on, have further ids that must not be.
+    pub early_rows: usize,
+    /// Those, ascending; with `ban` fewer than the vocabulary has.
+    pub early_ban: Vec<u32>,
 }
 
 /// Logits that are lower where ids were seen or must not be.

@@ -33,12 +33,12 @@ struct Family {
     shifted: bool,
 }
 
-const SDAR: Family = Family { file: "sdar-tiny.BF16.gguf", cases: 4, shifted: false };
+const SDAR: Family = Family { file: "sdar-tiny.BF16.gguf", cases: 5, shifted: false };
 const SDAR_MOE: Family = Family { file: "sdar-moe-tiny.BF16.gguf", cases: 3, shifted: false };
-const FAST_DLLM: Family = Family { file: "fast-dllm-tiny.BF16.gguf", cases: 5, shifted: true };
+const FAST_DLLM: Family = Family { file: "fast-dllm-tiny.BF16.gguf", cases: 6, shifted: true };
 
 /// Without blocks: it reads everything both ways.
-const A2D: Family = Family { file: "a2d-qwen3-tiny.BF16.gguf", cases: 4, shifted: false };
+const A2D: Family = Family { file: "a2d-qwen3-tiny.BF16.gguf", cases: 5, shifted: false };
 
 const ALL: [Family; 4] = [SDAR, SDAR_MOE, FAST_DLLM, A2D];
 /// One of each kind, for what takes longer.

@@ -12,7 +12,7 @@ use common::{config, f32_limits, open, testdata};
 use redraft::arch::Noise;
 use redraft::compute::Numerics;
 use redraft::compute::cpu::CpuLevel;
-use redraft::engine::{Event, Generation, Philox, Request, StepEvent, generate};
+use redraft::engine::{Event, Finish, Generation, Philox, Request, StepEvent, generate};
 use redraft::receipt::{Check, ModelDigests, Receipt, StepRecorder};
 use redraft::sampler::{PROFILES, SAMPLERS, SamplerSpec, sampler};
 use redraft::trace::{GenerationRecorder, Limits, compare, like};
@@ -245,6 +245,66 @@ fn noise_that_is_banned_is_not_committed() {
     assert!(noise.contains(&true) && !done.committed.iter().any(|id| r.ban.contains(id)));
 }
 
+/// With ends of the answer that would come at once: none before so many tokens of the answer, in any step of any sampler and
+/// family, and one later on.
+#[test]
+fn an_answer_does_not_end_too_early() {
+    for (i, file) in FILES.iter().enumerate() {
+        let mut models = [
+            load(file, &threads(1)),
+            load(file, &threads(2)),
+            load(file, &threads(3)),
+            load(file, &LoadOptions { backend: "reference".into(), ..threads(1) }),
+        ];
+        let mut ended = 0;
+        for (j, spec) in samplers(&models[0]).enumerate() {
+            let drawn = (i + j) % 2 == 0;
+            let mut r = request(&models[0], spec, drawn, &[]);
+            let free = run(&mut models[0], &r, &mut |_| ()).unwrap();
+            let ends: BTreeSet<u32> = free.committed.iter().copied().collect();
+            for min in [0, 3, 7, 18] {
+                r = request(&models[0], spec, drawn, &[("min_tokens", min as f64)]);
+                r.end_ids = ends.iter().copied().collect();
+                let mut answers = Vec::new();
+                for model in &mut models {
+                    let done = run(model, &r, &mut |e| {
+                        let Event::Step(s) = e else { return };
+                        for p in (0..s.canvas_in.len()).filter(|&p| s.decision.accepted[p]) {
+                            let (place, id) = (s.n_prefix - r.prompt.len() + p, s.decision.canvas[p]);
+                            assert!(
+                                place >= min || !ends.contains(&id),
+                                "{file} {}: {id} at {place}",
+                                spec.name
+                            );
+                        }
+                    });
+                    answers.push(done.unwrap());
+                }
+                let first = &answers[0];
+                assert!(first.ids.len() >= min, "{file} {} {min}: {:?}", spec.name, first.ids);
+                ended += usize::from(min > 0 && first.finish == Finish::Stop);
+                for other in &answers {
+                    assert_eq!(
+                        (&other.ids, &other.digests),
+                        (&first.ids, &first.digests),
+                        "{file} {}",
+                        spec.name
+                    );
+                }
+            }
+            // Without ends there is nothing to ban.
+            r.end_ids.clear();
+            assert_eq!(
+                run(&mut models[0], &r, &mut |_| ()).unwrap().digests,
+                free.digests,
+                "{file} {}",
+                spec.name
+            );
+        }
+        assert!(ended > 0, "{file}: no answer ends");
+    }
+}
+
 /// A first token that a prompt pass predicted under other bans is predicted again.
 #[test]
 fn a_session_forgets_what_it_predicted_under_other_bans() {
@@ -285,6 +345,12 @@ fn what_is_impossible_is_an_error() {
         let all_but_one = (0..n).chain(0..5).filter(|&id| id != left).collect();
         assert!(with(all_but_one).unwrap().iter().all(|&id| id == left), "{file}");
     }
+    let mut model = load("dg-mini.F32.gguf", &threads(1));
+    let n = model.shape().vocab_len as u32;
+    let mut r = request(&model, model.sampler().unwrap(), false, &[("min_tokens", 1.0)]);
+    (r.ban, r.end_ids) = ((0..n - 3).collect(), (n - 3..n).collect());
+    let e = run(&mut model, &r, &mut |_| ()).unwrap_err().to_string();
+    assert!(e.ends_with(&format!("{} of them and the 3 that end an answer", n - 3)), "{e}");
     // The mask token cannot be drawn anyway.
     let mut model = load("llada-tiny.BF16.gguf", &threads(1));
     let Noise::Mask(mask) = model.shape().noise else { panic!("masks") };
@@ -332,7 +398,7 @@ fn recordings_and_receipts_carry_penalties() {
         // As a program writes it that knows neither.
         let mut old: serde_json::Value = serde_json::from_str(&text).unwrap();
         old.as_object_mut().unwrap().remove("ban");
-        for name in ["repetition_penalty", "presence_penalty"] {
+        for name in ["repetition_penalty", "presence_penalty", "min_tokens"] {
             old["parameters"].as_object_mut().unwrap().remove(name);
         }
         let old = Receipt::parse(old.to_string().as_bytes()).unwrap().request(&model).unwrap();

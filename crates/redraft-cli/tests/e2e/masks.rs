@@ -82,7 +82,9 @@ fn penalties_and_bans_repeat() {
     for (i, m) in [model("llada-tiny.BF16.gguf"), crate::mini()].iter().enumerate() {
         let run = ["run", "-m", m, "--tokens", "20,31,57", "-n", "12", "--steps", "3"];
         let plain = json(&run);
-        assert_eq!(plain["diffusion"]["parameters"]["repetition_penalty"], 1);
+        for (name, off) in [("repetition_penalty", 1), ("presence_penalty", 0), ("min_tokens", 0)] {
+            assert_eq!(plain["diffusion"]["parameters"][name], off);
+        }
         assert!(plain["diffusion"].get("ban").is_none());
         let first = plain["ids"][0].as_u64().unwrap();
         let piece = ok(&["detokenize", "-m", m, "300"]);

@@ -32,7 +32,7 @@ pub(super) fn penalize<A: Arithmetic>(o: &Penalize, cx: &mut OpCx<'_, A::R>) -> 
 ///
 /// 1. Ids that were seen, but for the one of the row: `x * repetition` where `x` is below 0, else `x * (1 / repetition)`;
 ///    then `- presence`.
-/// 2. Banned ids become [`RESTRICTED`].
+/// 2. Banned ids become [`RESTRICTED`]; in the first rows those of the early ban, too.
 pub(crate) fn penalize_row<A: Arithmetic>(by: &Penalty, row: usize, x: &[A::R], out: &mut [A::R]) {
     out.copy_from_slice(x);
     let (more, less) = (A::scalar(by.repetition), A::scalar(1.0 / by.repetition));
@@ -45,6 +45,9 @@ pub(crate) fn penalize_row<A: Arithmetic>(by: &Penalty, row: usize, x: &[A::R], 
         }
     }
     ban::<A>(&by.ban, out);
+    if row < by.early_rows {
+        ban::<A>(&by.early_ban, out);
+    }
 }
 
 fn ban<A: Arithmetic>(ids: &[u32], x: &mut [A::R]) {
@@ -166,6 +169,8 @@ mod tests {
             repetition,
             presence,
             ban: ban.to_vec(),
+            early_rows: 0,
+            early_ban: Vec::new(),
         };
         // Positive logits are divided by two, negative ones multiplied, then a half is subtracted.
         let cases = [
@@ -174,6 +179,11 @@ mod tests {
             (by(2.0, 0.5, &[], None), [0.5, -4.5, -0.5, 4.0, 0.0]),
             (by(1.0, 0.5, &[3], Some(1)), [1.5, -2.0, -0.5, X, 0.5]),
             (by(0.5, -1.0, &[0, 1], Some(4)), [X, X, 1.0, 4.0, 1.0]),
+            (
+                Penalty { early_rows: 1, early_ban: vec![3], ..by(1.0, 0.0, &[0], None) },
+                [X, -2.0, 0.0, X, 1.0],
+            ),
+            (Penalty { early_ban: vec![3], ..by(1.0, 0.0, &[0], None) }, [X, -2.0, 0.0, 4.0, 1.0]),
         ];
         for (by, want) in cases {
             for p in [Precision::F32, Precision::F64] {
@@ -196,6 +206,7 @@ mod tests {
         refused(by(1.0, 0.0, &[5], None));
         refused(by(1.0, 0.0, &[1, 1], None));
         refused(by(1.0, 0.0, &[0, 1, 2, 3, 4], None));
+        refused(Penalty { early_rows: 1, early_ban: vec![2, 3, 4], ..by(1.0, 0.0, &[0, 1], None) });
         refused(Penalty { except: vec![], ..by(1.0, 0.0, &[], None) });
     }
 }

@@ -475,7 +475,7 @@ impl Canvas<'_> {
                 Noise::Uniform => accepted,
             };
             let previous = match step {
-                1.. if feedback && !self.penalties.is_none() => Previous::KeptLogits,
+                1.. if feedback && !self.penalties.is_none(n_prefix) => Previous::KeptLogits,
                 1.. if feedback => Previous::Kept { temperature: self.sampler.ask(step - 1).temperature },
                 _ => Previous::None,
             };
@@ -546,7 +546,7 @@ impl Canvas<'_> {
                     (Noise::Uniform, Commit::Canvas) => {
                         // Fresh noise knows of no bans.
                         let mut canvas = decision.canvas;
-                        self.penalties.without_banned(&mut canvas, &result.argmax);
+                        self.penalties.without_banned(n_prefix, &mut canvas, &result.argmax);
                         canvas
                     }
                     (Noise::Mask(_), _) => decision.canvas,

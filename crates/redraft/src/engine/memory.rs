@@ -155,7 +155,7 @@ fn build(
     let cached = shape.cached(prompt_len);
     let chunk = prompt_chunk(shape);
     let previous = match shape.self_conditioning {
-        true if penalties.is_none() => Previous::Kept { temperature: ask.temperature },
+        true if penalties.is_none(prompt_len) => Previous::Kept { temperature: ask.temperature },
         true => Previous::KeptLogits,
         false => Previous::None,
     };

@@ -17,4 +17,5 @@ pub use memory::MemoryEstimate;
 pub use overflow::turns_to_drop;
 pub use pass::{CanvasPass, CanvasResult, Previous, Sampling, TapSink, canvas_pass};
 pub use penalties::Penalties;
+use penalties::Place;
 pub use session::Session;

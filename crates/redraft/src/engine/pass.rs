@@ -7,7 +7,7 @@ use redraft_compute::{
     ComputeError, InputData, Kind, Observer, Program, ProgramBuilder, SeqId, Slot, TapData, TapKey, Val,
 };
 
-use super::{Penalties, Session};
+use super::{Penalties, Place, Session};
 use crate::arch::{Noise, Reading};
 use crate::sampler::Ask;
 use crate::{Error, Model};
@@ -283,9 +283,10 @@ pub(crate) fn prompt(
         if predicts {
             let last = b.take_rows(normed, vec![ids.len() as u32 - 1])?;
             let mut logits = b.head(last, model.arch.head())?; // [1, V]
-            if !penalties.is_none() {
+            let next = Place { at: n_past + ids.len(), own: None };
+            if !penalties.is_none(next.at) {
                 let seen = past.iter().chain(new).copied();
-                logits = b.penalize(logits, penalties.on(seen, &[None], 1.0))?;
+                logits = b.penalize(logits, penalties.on(seen, &[next], 1.0))?;
             }
             if let Noise::Mask(mask) = model.shape().noise {
                 logits = b.restrict(logits, &[mask], 0, 1.0)?;
@@ -432,7 +433,8 @@ fn one_pass(
     // where ids are taken out of them, they are guided or penalties weigh on them.
     let noise = model.shape().noise;
     let masked = pass.sampling.is_some() && matches!(noise, Noise::Mask(_));
-    let penalties = pass.penalties.filter(|p| pass.sampling.is_some() && !p.is_none());
+    let first = n_past + pass.lead.len();
+    let penalties = pass.penalties.filter(|p| pass.sampling.is_some() && !p.is_none(first));
     let raw = match masked || penalties.is_some() || sink.wants(TapKey { name: "logits", layer: None }) {
         true => {
             let raw = b.head(hidden, head)?; // [R, V]
@@ -453,8 +455,9 @@ fn one_pass(
             let penalty = |temperature| {
                 let here = (0..pass.ids.len()).filter(decided).map(|i| pass.ids[i]);
                 let seen = session.tokens().iter().chain(pass.lead).copied().chain(here);
-                let own: Vec<_> = positions.iter().map(|i| decided(i).then(|| pass.ids[*i])).collect();
-                penalties.map(|p| p.on(seen, &own, temperature))
+                let place = |i: &usize| Place { at: first + i, own: decided(i).then(|| pass.ids[*i]) };
+                let places: Vec<_> = positions.iter().map(place).collect();
+                penalties.map(|p| p.on(seen, &places, temperature))
             };
             match (noise, raw) {
                 (Noise::Mask(mask), Some(mut logits)) => {

@@ -23,7 +23,7 @@ pub(crate) static SPEC: SamplerSpec = SamplerSpec {
     about: "accept the easiest positions up to a bound on their summed entropy, re-noise the rest",
     masks: false,
     reserved: 0,
-    params: &masks::and::<8>(
+    params: &masks::and::<9>(
         &[
             ParamSpec {
                 name: "steps",

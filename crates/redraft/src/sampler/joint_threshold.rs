@@ -11,7 +11,7 @@ pub(crate) static SPEC: SamplerSpec = SamplerSpec {
     about: "reveal the tokens whose probability exceeds a threshold, and edit those that another one exceeds",
     masks: true,
     reserved: 0,
-    params: &masks::and::<10>(
+    params: &masks::and::<11>(
         masks::ALL,
         &[
             masks::threshold(0.7),

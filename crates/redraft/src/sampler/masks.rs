@@ -95,13 +95,13 @@ pub(super) const fn threshold(default: f64) -> ParamSpec {
 }
 
 /// Parameters of all samplers of masks.
-pub(super) const ALL: &[ParamSpec] = &and::<7>(&[STEPS, TEMPERATURE, TOP_K, TOP_P, CFG_SCALE], PENALTIES);
+pub(super) const ALL: &[ParamSpec] = &and::<8>(&[STEPS, TEMPERATURE, TOP_K, TOP_P, CFG_SCALE], PENALTIES);
 
 /// Parameters of samplers by [`Timesteps`] that rank positions.
-pub(super) const TIMESTEPS: &[ParamSpec] = &and::<9>(ALL, &[EPS, ALG_TEMP]);
+pub(super) const TIMESTEPS: &[ParamSpec] = &and::<10>(ALL, &[EPS, ALG_TEMP]);
 
 /// Parameters of samplers by [`Blocks`], as far as all have them.
-pub(super) const BLOCKS: &[ParamSpec] = &and::<9>(ALL, &[BLOCK_LENGTH, END_LAST]);
+pub(super) const BLOCKS: &[ParamSpec] = &and::<10>(ALL, &[BLOCK_LENGTH, END_LAST]);
 
 /// Some parameters and some more, `N` in all.
 pub(super) const fn and<const N: usize>(some: &[ParamSpec], more: &[ParamSpec]) -> [ParamSpec; N] {

@@ -21,8 +21,17 @@ const PRESENCE: ParamSpec = ParamSpec {
     gguf_key: None,
 };
 
+const MIN_TOKENS: ParamSpec = ParamSpec {
+    name: "min_tokens",
+    flag: "min-tokens",
+    doc: "tokens of the answer at least: ends of the answer are not drawn before, against answers that end at once",
+    default: 0.0,
+    range: Range::Int { min: 0, max: 1 << 20 },
+    gguf_key: None,
+};
+
 /// All of them. Their defaults change nothing.
-pub(super) const PENALTIES: &[ParamSpec] = &[REPETITION, PRESENCE];
+pub(super) const PENALTIES: &[ParamSpec] = &[REPETITION, PRESENCE, MIN_TOKENS];
 
 /// The value of a parameter that a recording need not name: the one that changes nothing, where programs without that
 /// parameter write recordings, too.

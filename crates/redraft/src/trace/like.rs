@@ -154,22 +154,25 @@ fn config(golden: &TraceFile, spec: &SamplerSpec) -> Result<Config, Error> {
         found.map(|x| (p.name.to_string(), x)).ok_or_else(|| wrong(format!("{name}: expected a number")))
     };
     let parameters = spec.params.iter().map(number).collect::<Result<_, _>>()?;
-    let eos = c.get("eos").cloned().unwrap_or_default();
-    let eos: Eos = serde_json::from_value(eos).map_err(|e| wrong(format!("eos: {e}")))?;
-    Ok(Config { parameters, end_ids: eos.ids(), ban: banned(golden)? })
+    Ok(Config { parameters, end_ids: ends(golden)?, ban: banned(golden)? })
 }
 
 /// Ids that were never drawn, in the metadata `config`; none where it does not say.
 pub(super) fn banned(golden: &TraceFile) -> Result<Vec<u32>, Error> {
-    #[derive(serde::Deserialize)]
-    struct Config {
-        #[serde(default)]
-        ban: Vec<u32>,
-    }
+    setting(golden, "ban")
+}
+
+/// Ids that end an answer, in the metadata `config`; none where it does not say.
+pub(super) fn ends(golden: &TraceFile) -> Result<Vec<u32>, Error> {
+    setting(golden, "eos").map(Eos::ids)
+}
+
+/// A setting of the metadata `config`, or its default.
+fn setting<T: serde::de::DeserializeOwned + Default>(golden: &TraceFile, name: &str) -> Result<T, Error> {
+    let wrong = |e: serde_json::Error| golden.wrong(format!("metadata `config`: {name}: {e}"));
     let text = golden.metadata.get("config").map_or("{}", String::as_str);
-    let config: Config =
-        serde_json::from_str(text).map_err(|e| golden.wrong(format!("metadata `config`: {e}")))?;
-    Ok(config.ban)
+    let mut c: serde_json::Map<String, Value> = serde_json::from_str(text).map_err(wrong)?;
+    c.remove(name).map_or(Ok(T::default()), |value| serde_json::from_value(value).map_err(wrong))
 }
 
 /// End ids, as recordings of different origin write them.

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use serde_json::Value;
 
-use super::like::banned;
+use super::like::{banned, ends};
 use super::{Elements, PassRecorder, TraceFile};
 use crate::arch::{Noise, Reading};
 use crate::engine::{CanvasPass, Draws, Event, Philox, Request, Session, StepEvent, canvas_pass, generate};
@@ -236,7 +236,7 @@ pub(super) fn trajectory(
         sampler,
         params,
         profile: &PROFILES[0],
-        end_ids: Vec::new(),
+        end_ids: ends(golden)?,
         ban: banned(golden)?,
         self_conditioning: false,
         full_logits: false,

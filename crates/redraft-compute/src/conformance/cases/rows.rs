@@ -194,7 +194,8 @@ fn restrict(vocab: usize, spread: Spread, top_k: usize, top_p: f64) -> Result<Se
     unary(vocab, spread, |b, x| b.restrict(x, ban, top_k, top_p))
 }
 
-/// Every third id was seen; rows except one of them, one that was not, or none. The last id but one is banned.
+/// Every third id was seen; rows except one of them, one that was not, or none. The last id but one is banned, in two
+/// rows the first two as well.
 fn penalize(vocab: usize, spread: Spread, repetition: f64, presence: f64) -> Result<Setup, ComputeError> {
     let last = vocab as u32 - 1;
     let by = Penalty {
@@ -203,6 +204,8 @@ fn penalize(vocab: usize, spread: Spread, repetition: f64, presence: f64) -> Res
         repetition,
         presence,
         ban: last.checked_sub(1).into_iter().collect(),
+        early_rows: 2,
+        early_ban: if vocab > 2 { vec![0, 1] } else { Vec::new() },
     };
     unary(vocab, spread, |b, x| b.penalize(x, by))
 }
