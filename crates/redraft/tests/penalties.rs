@@ -8,7 +8,7 @@ mod common;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use common::{config, f32_limits, open, testdata};
+use common::{commands, config, f32_limits, open, testdata};
 use redraft::arch::Noise;
 use redraft::compute::Numerics;
 use redraft::compute::cpu::CpuLevel;
@@ -55,6 +55,7 @@ fn request(model: &Model, spec: &'static SamplerSpec, drawn: bool, parameters: &
     if has("edit_threshold") {
         all.extend([("edit_threshold", 0.0), ("post_steps", 2.0)]);
     }
+    all.extend(commands(spec));
     all.extend_from_slice(parameters);
     let all: Vec<_> = all.iter().map(|(n, x)| (n.to_string(), *x)).collect();
     Request {
@@ -302,6 +303,25 @@ fn an_answer_does_not_end_too_early() {
             );
         }
         assert!(ended > 0, "{file}: no answer ends");
+    }
+}
+
+/// Deletions move ends to the left, where they may not be.
+#[test]
+fn an_end_that_moves_does_not_end_an_answer_too_early() {
+    let mut model = load("llada2-tiny.BF16.gguf", &threads(1));
+    let spec = sampler("edit").unwrap();
+    let settings = [("edit_threshold", 0.4), ("steps", 2.0)];
+    for first in 20..320 {
+        let mut r = request(&model, spec, false, &settings);
+        r.prompt[15] = first;
+        // Tokens that the model likes: one deletes, half of the others are ends.
+        let liked = run(&mut model, &r, &mut |_| ()).unwrap().ids;
+        let delete = [("delete_token", f64::from(liked[1])), ("min_tokens", 6.0)];
+        r.params = request(&model, spec, false, &[&settings[..], &delete].concat()).params;
+        r.end_ids = (0..511).filter(|id| id % 2 == liked[6] % 2 && *id != liked[1]).collect();
+        let done = run(&mut model, &r, &mut |_| ()).unwrap();
+        assert!(done.ids.len() >= 6 && !done.committed.contains(&511), "{first}: {:?}", done.ids);
     }
 }
 

@@ -72,6 +72,19 @@ fn llada2_runs_with_its_own_template_and_with_edits() {
     ok(&["trace", "-q", "-m", &m, "--like", &trace, "-o", &again]);
     ok(&["compare", &again, &trace, "--all"]);
     assert!(ok(&["replay", &trace, "-m", &m]).contains("canvas 2 step 1/"));
+
+    // Positions come and go.
+    let (trace, receipt) = (path("edit.safetensors"), path("edit.json"));
+    let run =
+        ["run", "-m", &m, "--tokens", "20,31,57", "-n", "13", "--sampler", "edit", "--edit-threshold", "0.3"];
+    let commands = ["--delete-token", "78", "--split-token", "239", "--min-tokens", "13"];
+    ok(&[&run[..], &commands, &["--trace", &trace, "--receipt", &receipt]].concat());
+    assert!(ok(&["verify", &receipt, "-m", &m]).contains("equal: the model file, every step and the answer"));
+    ok(&["trace", "-q", "-m", &m, "--like", &trace, "-o", &again]);
+    ok(&["compare", &again, &trace, "--all"]);
+    assert!(ok(&["replay", &trace, "-m", &m]).contains("canvas 2 step 1/"));
+    let done = redraft(&run);
+    assert!(done.code == Some(2) && done.err.contains("delete_token: expected the id"), "{}", done.err);
 }
 
 /// Penalties and bans are in the report, the recording and the receipt, and a banned text is its token.

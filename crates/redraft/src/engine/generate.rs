@@ -404,6 +404,7 @@ fn check_request(model: &Model, request: &Request, answer: usize) -> Result<(), 
     if request.params.get("cfg_scale") > 0.0 {
         check_guidance(model)?;
     }
+    check_commands(request, shape)?;
     let answer = answer.saturating_add(shape.reserved(request.sampler));
     if request.prompt.len().saturating_add(answer) > request.context_len {
         return Err(Error::ContextOverflow {
@@ -411,6 +412,27 @@ fn check_request(model: &Model, request: &Request, answer: usize) -> Result<(), 
             answer,
             context: request.context_len,
         });
+    }
+    Ok(())
+}
+
+/// The tokens by which a sampler deletes and inserts, where it does: two of the vocabulary.
+fn check_commands(request: &Request, shape: &Shape) -> Result<(), Error> {
+    let Noise::Mask(mask) = shape.noise else { return Ok(()) };
+    let mut others = vec![f64::from(mask), 0.0];
+    for name in ["delete_token", "split_token"] {
+        let id = request.params.get(name);
+        if id >= shape.vocab_len as f64 || others.contains(&id) {
+            return Err(Error::Request {
+                what: name.into(),
+                expected: format!(
+                    "the id in 1..{} that does so in this model, another one than that of the mask and of the other",
+                    shape.vocab_len
+                ),
+                found: id.to_string(),
+            });
+        }
+        others.push(id);
     }
     Ok(())
 }
@@ -509,10 +531,15 @@ impl Canvas<'_> {
                 first: &result.first,
                 second: &result.second,
                 sampled: &result.sampled,
+                logits: &result.logits,
+                mask: if let Noise::Mask(mask) = noise { mask } else { 0 },
                 renoise: &renoise,
                 choice: &choice,
                 end_ids: &self.request.end_ids,
             });
+            if let (Noise::Mask(mask), true) = (noise, ask.edit) {
+                self.penalties.reopen(n_prefix, &mut decision.canvas, mask);
+            }
             if decision.stop.is_none() && !ask.edit && self.ended(noise, &decision.canvas) {
                 decision.stop = Some(Stop::Converged);
             }

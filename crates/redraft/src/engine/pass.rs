@@ -141,6 +141,8 @@ pub struct CanvasResult {
     pub second: Vec<f32>,
     /// Logit of the sample; empty where nobody asked.
     pub sampled: Vec<f32>,
+    /// Logits that ids are drawn from, before top-k and top-p, `[canvas, V]`; empty where nobody asked.
+    pub logits: Vec<f32>,
 }
 
 impl CanvasResult {
@@ -158,6 +160,9 @@ impl CanvasResult {
             open.iter().enumerate().map(at).collect()
         }
         let number = |rows| place(rows, open, |_| 0.0);
+        let vocab_len = self.logits.len() / open.iter().filter(|&&open| open).count().max(1);
+        let rows = self.logits.chunks_exact(vocab_len.max(1)).collect();
+        let none = vec![0.0; vocab_len];
         CanvasResult {
             argmax: place(self.argmax, open, |i| ids[i]),
             sample: place(self.sample, open, |i| ids[i]),
@@ -167,6 +172,7 @@ impl CanvasResult {
             first: number(self.first),
             second: number(self.second),
             sampled: number(self.sampled),
+            logits: place(rows, open, |_| &none).concat(),
         }
     }
 }
@@ -177,9 +183,10 @@ struct Watch<'a> {
     result: CanvasResult,
 }
 
-/// Indices among the outputs of a pass: statistics, argmax, sample, and the worth of both where it is asked for.
+/// Indices among the outputs of a pass: statistics, argmax, sample, the worth of both and the logits where these are asked for.
 const STATS_OUT: usize = 0;
 const ARGMAX: usize = 1;
+const WORTH: usize = 3;
 
 impl Observer for Watch<'_> {
     fn wants(&self, key: TapKey) -> bool {
@@ -207,6 +214,8 @@ impl Observer for Watch<'_> {
                 r.lse.push(lse);
                 r.entropy.push(entropy);
             }
+        } else if index != WORTH {
+            r.logits = reals;
         } else {
             for &[first, second, sampled] in reals.as_chunks().0 {
                 r.first.push(first);
@@ -539,9 +548,14 @@ fn sampled(
     let (of, argmax) = b.token_stats(b.logits(allowed, None, 1.0))?;
     let sample = b.token_sample(of, u)?;
     [stats, argmax, sample].into_iter().for_each(|v| b.output(v));
-    if ask.worth {
+    // Nobody asks for the logits alone.
+    if ask.worth || ask.logits {
         let worth = b.pick_stats(counted, argmax, sample)?;
         b.output(worth);
+    }
+    if ask.logits {
+        let drawn_from = b.restrict(scaled, &[mask], 0, 1.0)?;
+        b.output(drawn_from);
     }
     Ok(())
 }

@@ -120,6 +120,15 @@ impl Penalties {
         }
     }
 
+    /// Makes masks of ends that moved to where no end may be, in a canvas that begins at `first`.
+    pub(super) fn reopen(&self, first: usize, canvas: &mut [u32], mask: u32) {
+        for (at, id) in (first..).zip(canvas) {
+            if at < self.ends_from && self.ends.binary_search(id).is_ok() {
+                *id = mask;
+            }
+        }
+    }
+
     /// The canvas that begins at `first`, without banned tokens, whose places take those of `instead`.
     pub(super) fn without_banned(&self, first: usize, canvas: &mut [u32], instead: &[u32]) {
         for (at, (id, &other)) in (first..).zip(canvas.iter_mut().zip(instead)) {

@@ -94,6 +94,26 @@ pub(super) const fn threshold(default: f64) -> ParamSpec {
     }
 }
 
+/// The probability above which a revealed token gives way to another one.
+pub(super) const fn edit_threshold(default: f64) -> ParamSpec {
+    ParamSpec {
+        name: "edit_threshold",
+        flag: "edit-threshold",
+        doc: "a revealed token is replaced where another one has a higher probability than this",
+        default,
+        range: Range::Float { min: 0.0, max: 1.0 },
+        gguf_key: None,
+    }
+}
+pub(super) const POST_STEPS: ParamSpec = ParamSpec {
+    name: "post_steps",
+    flag: "post-steps",
+    doc: "steps of edits alone at most, after all positions are revealed",
+    default: 16.0,
+    range: Range::Int { min: 0, max: 65536 },
+    gguf_key: None,
+};
+
 /// Parameters of all samplers of masks.
 pub(super) const ALL: &[ParamSpec] = &and::<8>(&[STEPS, TEMPERATURE, TOP_K, TOP_P, CFG_SCALE], PENALTIES);
 

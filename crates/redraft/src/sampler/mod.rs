@@ -2,6 +2,7 @@
 //! One file each, and the list [`SAMPLERS`].
 
 mod dynamic_threshold;
+mod edit;
 mod entropy;
 mod entropy_bound;
 mod entropy_bound_monotone;
@@ -136,6 +137,10 @@ pub struct StepView<'a> {
     pub second: &'a [f32],
     /// Logit of the sample; empty unless [`Ask::worth`].
     pub sampled: &'a [f32],
+    /// Logits that ids are drawn from, before top-k and top-p, `[canvas, V]`; empty unless [`Ask::logits`].
+    pub logits: &'a [f32],
+    /// The mask token; 0 in canvases of random tokens.
+    pub mask: u32,
     /// Fresh uniform ids, for positions that are not accepted.
     pub renoise: &'a [u32],
     /// Numbers in (0, 1) for samplers that choose positions at random.
@@ -164,6 +169,8 @@ pub struct Ask {
     pub worth: bool,
     /// Decided positions are predicted, too, and may change.
     pub edit: bool,
+    /// [`StepView::logits`] are wanted.
+    pub logits: bool,
 }
 
 impl Default for Ask {
@@ -177,6 +184,7 @@ impl Default for Ask {
             raw_stats: false,
             worth: false,
             edit: false,
+            logits: false,
         }
     }
 }
@@ -267,6 +275,7 @@ pub static SAMPLERS: &[&SamplerSpec] = &[
     &threshold::SPEC,
     &dynamic_threshold::SPEC,
     &joint_threshold::SPEC,
+    &edit::SPEC,
     &entropy_bound_monotone::SPEC,
 ];
 
