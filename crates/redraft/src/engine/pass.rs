@@ -313,7 +313,7 @@ pub(crate) fn prompt(
 /// Bidirectional pass over a canvas after what `session` holds; the cache stays as it is.
 ///
 /// # Errors
-/// An id outside the vocabulary; as many open positions or uniform numbers as the canvas has not; more than a temperature
+/// An id outside the vocabulary; as many open or decided positions or uniform numbers as the canvas has not; more than a temperature
 /// asked of a model that has no mask token; guidance asked of one whose prompt is in the cache; those of the ops,
 /// naming layer and tap.
 pub fn canvas_pass(
@@ -462,11 +462,13 @@ fn one_pass(
             inputs.push(InputData::F64(&uniform));
             let decided = |i: &usize| pass.decided.get(*i).is_some_and(|&decided| decided);
             let penalty = |temperature| {
-                let here = (0..pass.ids.len()).filter(decided).map(|i| pass.ids[i]);
-                let seen = session.tokens().iter().chain(pass.lead).copied().chain(here);
-                let place = |i: &usize| Place { at: first + i, own: decided(i).then(|| pass.ids[*i]) };
-                let places: Vec<_> = positions.iter().map(place).collect();
-                penalties.map(|p| p.on(seen, &places, temperature))
+                penalties.map(|p| {
+                    let here = (0..pass.ids.len()).filter(decided).map(|i| pass.ids[i]);
+                    let seen = session.tokens().iter().chain(pass.lead).copied().chain(here);
+                    let place = |i: &usize| Place { at: first + i, own: decided(i).then(|| pass.ids[*i]) };
+                    let places: Vec<_> = positions.iter().map(place).collect();
+                    p.on(seen, &places, temperature)
+                })
             };
             match (noise, raw) {
                 (Noise::Mask(mask), Some(mut logits)) => {

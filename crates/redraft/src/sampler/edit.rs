@@ -316,13 +316,12 @@ mod tests {
         let d = step(&mut *s, 1, &[11; 6], &commands);
         assert_eq!((d.canvas, d.stop), (vec![5, 6, 7, 8, 9, 10], Some(Stop::MaxSteps)));
         // And it comes in any case: six positions, two steps for edits.
-        let mut s = sampler(&[("post_steps", 2.0), ("threshold", 1.0)]);
-        assert_eq!(s.max_steps(), 9);
-        let split = [(&[SPLIT, 5][..], SURE); 6];
-        for at in 0..8 {
-            assert_eq!(step(&mut *s, at, &[MASK; 6], &split).stop, None, "step {at}");
+        for (at, stop) in [(7, None), (8, Some(Stop::MaxSteps))] {
+            let mut s = sampler(&[("post_steps", 2.0), ("threshold", 1.0)]);
+            let d = step(&mut *s, at, &[MASK; 6], &[(&[SPLIT, 5][..], SURE); 6]);
+            assert_eq!((d.stop, s.max_steps()), (stop, 9));
+            assert_eq!(d.canvas, if stop.is_some() { [5; 6] } else { [MASK; 6] });
         }
-        assert_eq!(step(&mut *s, 8, &[MASK; 6], &split).stop, Some(Stop::MaxSteps));
     }
 
     /// Two tokens that want to be each other: the second time the least likely change takes what was not written there yet.
