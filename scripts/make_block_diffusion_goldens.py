@@ -17,7 +17,10 @@ cases/<model>.sampler-*         trajectories at temperature 0, rows are whole se
 
 All numbers are NumPy's in float64, from the stored weights. A pass always goes over a whole sequence under the
 block-causal mask: nothing is cached here. The rules are those of `generate.py` of JetAstra/SDAR, of `generate` of
-Fast-dLLM v2 and of section 3.3 of the paper on Fast-dLLM, written anew; prompts are chosen so that no decision is near
+Fast-dLLM v2 and of section 3.3 of the paper on Fast-dLLM, written anew; penalties are those of docs/samplers.md
+(repetition as in transformers, presence as in llama.cpp), ends of the answer, the ids `eos`, are banned from its first
+`min_tokens` positions (as in transformers' `min_new_tokens`), and an answer is done when it has an end and no mask before;
+prompts are chosen so that no decision is near
 its boundary. --check compares the forward pass with transformers' Qwen3, Qwen3-MoE and Qwen2 in float64 under a mask of
 four dimensions, without writing anything. Two runs write the same bytes.
 """
@@ -212,6 +215,38 @@ def margin(values):
 
 # --- samplers
 
+def penalized(row, others, config, place):
+    """Logits [V] of a place of the answer: `others`, the tokens that stand elsewhere, are worth less, what is banned nothing."""
+    row, seen = row.copy(), np.unique(others[others != MASK])
+    repetition = config.get("repetition_penalty", 1)
+    row[seen] = np.where(row[seen] < 0, row[seen] * repetition, row[seen] / repetition)
+    row[seen] -= config.get("presence_penalty", 0)
+    row[config.get("ban", [])] = -np.inf
+    if 0 <= place < config.get("min_tokens", 0):
+        row[config["eos"]] = -np.inf
+    return row
+
+
+def banning(c, w, prompt, length, config):
+    """As generate; `ban` of the tokens that would come are banned. None where the penalties change nothing else."""
+    answer = lambda **change: generate(c, w, prompt, length, config | change)[0]["final"][len(prompt):]
+    free = answer(ban=[])
+    config["ban"] = sorted({int(t) for t in free[:config["ban"]]})
+    out, least = generate(c, w, prompt, length, config)
+    assert not np.isin(config["ban"], out["final"][len(prompt):]).any()
+    without = answer(ban=[], repetition_penalty=1, presence_penalty=0)
+    return out, least if (free != without).any() else 0
+
+
+def guarded(c, w, prompt, length, config):
+    """As generate, with an end that would come at once and, where it may, does come."""
+    free = generate(c, w, prompt, length, config | {"min_tokens": 0, "eos": []})[0]["final"][len(prompt):]
+    config["eos"] = sorted({int(t) for t in free})
+    out, least = generate(c, w, prompt, length, config)
+    end = np.isin(out["final"][len(prompt):], config["eos"])
+    return out, least if config["min_tokens"] <= end.argmax() < length - 2 and end.any() else 0
+
+
 def generate(c, w, prompt, length, config):
     """Rows of a trajectory, and its least margin."""
     # without blocks the canvas is one
@@ -233,15 +268,19 @@ def generate(c, w, prompt, length, config):
         if c["shifted"] and start >= len(prompt):
             # The pass over what comes before also predicts the first token.
             last, _ = forward(c, w, x[:start])
-            x[start] = no_mask(last[-1]).argmax()
-            least.append(margin(no_mask(last[-1:])))
+            last = no_mask(penalized(last[-1], x[:start], config, start - len(prompt)))
+            x[start] = last.argmax()
+            least.append(margin(last))
         small = config["block_length"] or block
         for begin in range(start, start + block, small):
             place = np.arange(begin, begin + small)
             place, step = place[place >= len(prompt)], 0
             while (x[place] == MASK).any():
                 logits = predict(x)
+                argmax = logits.argmax(-1)
                 least.append(margin(logits))
+                logits = np.array([penalized(row, np.delete(x, i), config, i - len(prompt))
+                                   for i, row in enumerate(logits)])
                 open_ = place[x[place] == MASK]
                 allowed = no_mask(logits)
                 token = allowed.argmax(-1)
@@ -266,13 +305,20 @@ def generate(c, w, prompt, length, config):
                 y, revealed = x.copy(), np.zeros(len(x), np.uint8)
                 revealed[order[:k]] = 1
                 y[order[:k]] = token[order[:k]]
-                rows.append(dict(x_in=x.copy(), x_out=y, argmax=logits.argmax(-1), confidence=confidence,
+                rows.append(dict(x_in=x.copy(), x_out=y, argmax=argmax, confidence=confidence,
                                  revealed=revealed, k=int(revealed.sum()),
                                  n_masked=int((x[start:start + block] == MASK).sum())))
                 x, step = y.copy(), step + 1
+                decided = np.isin(x[len(prompt):], config.get("eos", []) + [MASK])
+                if decided.any() and x[len(prompt) + decided.argmax()] != MASK:
+                    x[len(prompt) + decided.argmax() + 1:] = c["pad"]
+                    return trajectory(rows, x[:start + block], prompt), min(least)
+    return trajectory(rows, x, prompt), min(least)
+
+
+def trajectory(rows, final, prompt):
     names = rows[0].keys()
-    out = {n: np.array([r[n] for r in rows]) for n in names} | {"final": x, "prompt_ids": np.array(prompt)}
-    return out, min(least)
+    return {n: np.array([r[n] for r in rows]) for n in names} | {"final": final, "prompt_ids": np.array(prompt)}
 
 
 # --- files
@@ -323,20 +369,28 @@ def cached_case(c, w, r, n_prompt, chunks):
     return out, margin(logits[n_prompt:])
 
 
+PENALTIES = dict(repetition_penalty=1.4, presence_penalty=0.5, ban=6)
 THRESHOLD = dict(sampler="threshold", steps=0, block_length=0, threshold=0.35)
 CASES = {
     "sdar": [("forward", forward_case), ("cached", cached_case, 13, [8, 4]),
              ("sampler-threshold", generate, 6, 14, THRESHOLD),
-             ("sampler-low-confidence", generate, 9, 11, dict(sampler="low-confidence", steps=2, block_length=0))],
+             ("sampler-low-confidence", generate, 9, 11, dict(sampler="low-confidence", steps=2, block_length=0)),
+             ("sampler-threshold.min-tokens", guarded, 7, 17, THRESHOLD | dict(min_tokens=7))],
     "sdar-moe": [("forward", forward_case), ("cached", cached_case, 16, [16]),
                  ("sampler-threshold", generate, 5, 19, THRESHOLD | dict(threshold=0.7))],
     "fast-dllm": [("forward", forward_case), ("cached", cached_case, 21, [16]),
                   ("sampler-threshold", generate, 16, 32, THRESHOLD | dict(block_length=4)),
                   ("sampler-dynamic-threshold", generate, 11, 21,
-                   dict(sampler="dynamic-threshold", steps=0, block_length=8, factor=1.5))],
+                   dict(sampler="dynamic-threshold", steps=0, block_length=8, factor=1.5)),
+                  ("sampler-threshold.penalties", banning, 16, 32, THRESHOLD | PENALTIES | dict(block_length=4)),
+                  ("sampler-threshold.min-tokens", guarded, 16, 48, THRESHOLD | dict(block_length=4, min_tokens=18))],
     "a2d-qwen3": [("forward", forward_case),
                   ("sampler-low-confidence", generate, 9, 16, dict(sampler="low-confidence", steps=8, block_length=8)),
-                  ("sampler-threshold", generate, 5, 12, THRESHOLD | dict(threshold=0.8))],
+                  ("sampler-threshold", generate, 5, 12, THRESHOLD | dict(threshold=0.8)),
+                  ("sampler-low-confidence.penalties", banning, 9, 16,
+                   dict(sampler="low-confidence", steps=8, block_length=8) | PENALTIES),
+                  ("sampler-low-confidence.min-tokens", guarded, 9, 16,
+                   dict(sampler="low-confidence", steps=16, block_length=16, min_tokens=6))],
 }
 
 
@@ -344,10 +398,10 @@ def make(c, w, make_case, arguments):
     """The first of a row of seeds whose decisions are clear."""
     for seed in range(200):
         r = np.random.default_rng(seed)
-        if make_case is generate:
+        if make_case in (generate, banning, guarded):
             n, length, config = arguments
-            prompt = [int(x) for x in r.integers(20, 500, n)]
-            out, least = generate(c, w, prompt, length, config)
+            config, prompt = dict(config), [int(x) for x in r.integers(20, 500, n)]
+            out, least = make_case(c, w, prompt, length, config)
             metadata = {"config": json.dumps(config | {"gen_length": length})}
         else:
             out, least = make_case(c, w, r, *arguments)
@@ -419,7 +473,7 @@ def main():
     root = args.testdata / "block-diffusion"
     vocab = json.loads((args.testdata / "tokenizer" / "dream-tiny.vocab.json").read_text())
     for seed, (arch, c) in enumerate(MODELS.items()):
-        w = weights(c, seed + 40)
+        w, c["pad"] = weights(c, seed + 40), vocab["pad"]
         if args.check:
             ids = np.random.default_rng(7).integers(20, 512, 3 * (c["block"] or 8) + 5)
             print(arch, *check(arch, c, w, ids))

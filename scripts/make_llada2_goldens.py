@@ -254,7 +254,21 @@ def save(name, tensors, metadata):
         f.write(len(head).to_bytes(8, "little") + head + b"".join(np.ascontiguousarray(x).tobytes() for _, x in tensors))
 
 
-def decode(w, prompt, gen_length, threshold, edit_threshold=None, post_steps=0):
+def penalized(logits, x, start, repetition_penalty=1, presence_penalty=0, ban=()):
+    """Rows that predict x[start:]: tokens that stand at any other position are worth less (the repetition penalty as in
+    transformers, the presence penalty as in llama.cpp), banned ones nothing.
+    """
+    out = logits.copy()
+    for i, row in enumerate(out):
+        others = np.delete(x, start + i)
+        seen = np.unique(others[others != MASK])
+        row[seen] = np.where(row[seen] < 0, row[seen] * repetition_penalty, row[seen] / repetition_penalty)
+        row[seen] -= presence_penalty
+        row[list(ban)] = -np.inf
+    return out
+
+
+def decode(w, prompt, gen_length, threshold, edit_threshold=None, post_steps=0, **penalties):
     """Block after block, greedy; the mask token is never revealed. Each step reveals the masks whose token has a higher
     probability than the threshold, the likeliest one always; with an edit threshold it also replaces tokens that are not
     of the prompt, and goes on when no mask is left, until nothing changes or `post_steps` steps have had no masks.
@@ -270,7 +284,7 @@ def decode(w, prompt, gen_length, threshold, edit_threshold=None, post_steps=0):
             masked = x[start:end] == MASK
             if not masked.any():
                 posts += 1
-            logits = forward(w, x[:end])[start:end]
+            logits = penalized(forward(w, x[:end])[start:end], x, start, **penalties)
             p = np.exp(logits - logits.max(-1, keepdims=True))
             p /= p.sum(-1, keepdims=True)
             p[:, MASK] = 0  # counted, never chosen
@@ -304,10 +318,106 @@ def decode(w, prompt, gen_length, threshold, edit_threshold=None, post_steps=0):
     return {k: np.array(v) for k, v in rows.items()}, x, closest
 
 
-def trajectory(w, name, rng, wanted, gen_length, **settings):
+def edit(w, prompt, gen_length, threshold, edit_threshold, post_steps, delete_token, split_token, happened=None):
+    """Block after block, greedy, with deletions and insertions: SGLang's `JointThresholdInDel`, read in public code and written
+    anew with lists, as rules for one token after the other; the mask token is never chosen. `happened` collects what did.
+    """
+    commands = (delete_token, split_token)
+    rows, closest = {k: [] for k in ("x_in", "x_out", "revealed", "confidence", "k")}, 1.0
+    x, happened = [int(t) for t in prompt] + [MASK] * gen_length, set() if happened is None else happened
+    start = len(prompt)
+    while start < len(x):
+        end = start - start % BLOCK + BLOCK
+        # [token, whether the mask or what became of it was there at the beginning]
+        cells = [[MASK, True] for _ in range(start, end)]
+        steps, posts, before, tried = 0, 0, [], {}
+        while True:
+            block = [token for token, _ in cells]
+            assert block == x[start:end]
+            logits = forward(w, np.array(x[:end]))[start:end]
+            p = np.exp(logits - logits.max(-1, keepdims=True))
+            p /= p.sum(-1, keepdims=True)
+            p[:, MASK] = 0  # counted, never chosen
+            ranking = np.argsort(-p, -1, kind="stable")
+            best, chance = [int(r[0]) for r in ranking], p.max(-1)
+            gap = np.sort(p, -1)
+            limits = [((gap[:, -1] - gap[:, -2]) / gap[:, -1]).min()]
+            masks = [i for i, t in enumerate(block) if t == MASK]
+            old = [i for i in masks if cells[i][1]]
+            steps += 1
+            posts += not old
+            if old:
+                least = 1 + len(masks) - len(old)
+                fill = [i for i in masks if chance[i] > threshold]
+                limits += [abs(chance[i] - threshold) for i in masks]
+                if len(fill) < least:
+                    order = sorted(masks, key=lambda i: -chance[i])
+                    fill = order[:least]
+                    limits += [chance[a] - chance[b] for a, b in zip(order[least - 1:least], order[least:least + 1])]
+            else:
+                fill = masks
+            last = steps > BLOCK + post_steps or (posts >= post_steps if post_steps else set(old) <= set(fill))
+            if last:
+                fill = masks
+            write = {i: best[i] for i in fill}
+            for i, t in enumerate(block):
+                if t != MASK and best[i] != t:
+                    limits.append(abs(chance[i] - edit_threshold))
+                    if chance[i] > edit_threshold:
+                        write[i] = best[i]
+            if last:
+                for i in write:
+                    if write[i] in commands:
+                        write[i] = next(int(t) for t in ranking[i] if t not in commands)
+                        happened.add("scrubbed")
+            elif block in before:
+                changes = sorted((i for i in write if write[i] != block[i]), key=lambda i: chance[i])
+                if changes:
+                    limits += [chance[b] - chance[a] for a, b in zip(changes[:1], changes[1:2])]
+                    write[changes[0]] = next(int(t) for t in ranking[changes[0]] if t not in tried.get(changes[0], []))
+                    happened.add("another way")
+            before.append(block)
+            for i, t in write.items():
+                tried.setdefault(i, []).append(t)
+            new = []
+            for i, cell in enumerate(cells):
+                if write.get(i) == delete_token:
+                    happened.add("deleted a token" if cell[0] != MASK else "deleted a mask")
+                elif write.get(i) == split_token:
+                    happened.add("inserted")
+                    new += [[MASK, False], cell]
+                else:
+                    new.append([write.get(i, cell[0]), cell[1]])
+            cells = (new + [[MASK, False]] * len(cells))[:len(cells)]
+            closest = min(closest, *limits)
+            y = x[:start] + [token for token, _ in cells] + x[end:]
+            confidence = np.zeros(len(x))
+            confidence[start:end] = chance
+            left = sum(t == MASK for t in y[start:end])
+            for k, v in (("x_in", x), ("x_out", y), ("revealed", np.not_equal(x, y)), ("confidence", confidence),
+                         ("k", len(masks) - left)):
+                rows[k].append(v)
+            x = y
+            if last or not write:
+                happened.add("out of steps" if last else "settled")
+                break
+        start = end
+    return {k: np.array(v) for k, v in rows.items()}, np.array(x), closest
+
+
+def trajectory(w, name, rng, wanted, gen_length, commands=False, **settings):
     """A run that is what the case is about, in which f32 decides as f64."""
     for _ in range(500):
         prompt = rng.integers(20, 506, BLOCK + 3)
+        if commands:
+            # Two tokens that come up when they are no commands.
+            rows, *_ = edit(w, prompt, gen_length, **settings | {"delete_token": -1, "split_token": -2})
+            ids, happened = np.setdiff1d(rows["x_out"][:, len(prompt):], [MASK]), set()
+            settings["delete_token"], settings["split_token"] = rng.choice(ids, 2, False).tolist()
+            rows, final, closest = edit(w, prompt, gen_length, **settings, happened=happened)
+            if closest > 5e-4 and wanted <= happened:
+                break
+            continue
         rows, final, closest = decode(w, prompt, gen_length, **settings)
         if closest > 5e-4 and wanted(rows):
             break
@@ -407,6 +517,16 @@ def main():
     # Blocks that would go on: the steps for edits are used up.
     trajectory(w, "sampler-joint-threshold.budget", rng, lambda r: (edited(r).any(-1) & (r["k"] == 0)).sum() >= 2,
                length, threshold=0.1, edit_threshold=0.0, post_steps=2)
+    # Penalties, of which a token that stands does not feel its own place, and bans.
+    ban = sorted(rng.integers(20, 506, 120).tolist())
+    trajectory(w, "sampler-joint-threshold.penalties", rng,
+               lambda r: (edited(r).any(-1) & (r["k"] > 0)).any() and (edited(r).any(-1) & (r["k"] == 0)).any(), length,
+               **joint, post_steps=4, repetition_penalty=1.3, presence_penalty=0.4, ban=ban)
+    # Everything that edits can do, in two runs.
+    trajectory(w, "sampler-edit", rng, {"deleted a token", "inserted", "settled", "scrubbed", "out of steps"}, length,
+               commands=True, threshold=0.5, edit_threshold=0.3, post_steps=8)
+    trajectory(w, "sampler-edit.loop", rng, {"another way", "deleted a mask", "inserted"}, length, commands=True,
+               threshold=0.35, edit_threshold=0.6, post_steps=8)
 
 
 if __name__ == "__main__":

@@ -138,6 +138,7 @@ pub fn model(data: &[u8]) {
         sampler: spec,
         params,
         end_ids: model.tokenizer().end_ids(),
+        ban: Vec::new(),
         self_conditioning: true,
         full_logits: false,
         interrupt: None,

@@ -24,6 +24,7 @@ const NAMES: &[(&str, &[&str])] = &[
     ("maskgit-plus", &["sampler/maskgit_plus.rs"]),
     ("dynamic-threshold", &["sampler/dynamic_threshold.rs"]),
     ("joint-threshold", &["sampler/joint_threshold.rs"]),
+    ("edit\"", &["sampler/edit.rs"]),
     ("topk-margin", &["sampler/topk_margin.rs"]),
 ];
 

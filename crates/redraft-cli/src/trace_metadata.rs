@@ -53,6 +53,9 @@ pub(crate) fn generation(model: &Model, request: &Request, seed: u64) -> BTreeMa
         config.insert(golden_name(name).to_string(), number(value));
     }
     config.insert("eos".into(), json!(request.end_ids));
+    if !request.ban.is_empty() {
+        config.insert("ban".into(), json!(request.ban));
+    }
     let mut facts = common(model);
     facts.insert("mask_rule".into(), mask_rule(model.shape(), request.profile.window));
     facts.insert("sampler".into(), request.sampler.name.into());

@@ -178,6 +178,11 @@ impl Op {
                     Some(r) => Err(wrong(op, "rows", format!("0..{}", o.x.rows()), r)),
                 }
             }
+            Op::Penalize(o) => {
+                kind(op, "logits", o.logits, Kind::Real)?;
+                same(op, "out", o.logits, o.out)?;
+                check_penalty(op, &o.by, o.logits.rows(), o.logits.cols())
+            }
             Op::Restrict(o) => {
                 kind(op, "logits", o.logits, Kind::Real)?;
                 same(op, "out", o.logits, o.out)?;
@@ -234,6 +239,26 @@ fn check_distribution(
         eq(op, &format!("columns of {what}"), cols, v.cols())?;
     }
     Ok(vocab)
+}
+
+fn check_penalty(op: &'static str, by: &Penalty, rows: usize, vocab: usize) -> Result<(), ComputeError> {
+    for (what, ids) in [("seen", &by.seen), ("ban", &by.ban), ("early_ban", &by.early_ban)] {
+        let ascending = ids.windows(2).all(|w| w[0] < w[1]);
+        if !ascending || ids.last().is_some_and(|&id| id as usize >= vocab) {
+            return Err(wrong(op, what, format!("ascending ids in 0..{vocab}"), format!("{ids:?}")));
+        }
+    }
+    let early = by.early_ban.iter().filter(|id| by.ban.binary_search(id).is_err()).count();
+    let banned = by.ban.len() + if by.early_rows > 0 { early } else { 0 };
+    if banned >= vocab {
+        return Err(wrong(op, "ban", format!("fewer than {vocab} ids"), banned));
+    }
+    eq(op, "rows of except", rows, by.except.len())?;
+    check_factor(op, "repetition", by.repetition)?;
+    if by.presence.abs() <= 1e30 {
+        return Ok(());
+    }
+    Err(wrong(op, "presence", "a number in -1e30..=1e30", by.presence))
 }
 
 fn check_routing(

@@ -440,6 +440,36 @@ pub struct Restrict {
     pub out: Val,
 }
 
+/// What is taken off logits, and of which ids.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Penalty {
+    /// Ids that were seen, ascending.
+    pub seen: Vec<u32>,
+    /// For each row the id of `seen` that does not count as seen there, if there is one.
+    pub except: Vec<Option<u32>>,
+    /// The logit of an id that was seen is divided by it, or multiplied where it is below 0; 1 changes nothing.
+    pub repetition: f64,
+    /// What is then subtracted from it.
+    pub presence: f64,
+    /// Ids that must not be, ascending, fewer than the vocabulary has: their logit becomes [`RESTRICTED`].
+    pub ban: Vec<u32>,
+    /// How many rows, from the first on, have further ids that must not be.
+    pub early_rows: usize,
+    /// Those, ascending; with `ban` fewer than the vocabulary has.
+    pub early_ban: Vec<u32>,
+}
+
+/// Logits that are lower where ids were seen or must not be.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Penalize {
+    /// `[T, V]`.
+    pub logits: Val,
+    /// By what.
+    pub by: Penalty,
+    /// `[T, V]`.
+    pub out: Val,
+}
+
 /// What a sampler may want to know besides [`TokenStats`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct PickStats {
@@ -497,6 +527,7 @@ ops! {
     TokenStats: [stats, tiles, argmax],
     TokenSample: [out],
     TakeRows: [out],
+    Penalize: [out],
     Restrict: [out],
     PickStats: [out],
 }
@@ -533,6 +564,7 @@ impl Op {
             Op::TokenStats(o) => vec![o.logits.x],
             Op::TokenSample(o) => vec![o.of.logits.x, o.of.stats, o.of.tiles, o.u],
             Op::TakeRows(o) => vec![o.x],
+            Op::Penalize(o) => vec![o.logits],
             Op::Restrict(o) => vec![o.logits],
             Op::PickStats(o) => vec![o.logits, o.argmax, o.sample],
         }
@@ -562,6 +594,7 @@ impl Op {
             | Op::KvAppend(_)
             | Op::Softcap(_)
             | Op::TakeRows(_)
+            | Op::Penalize(_)
             | Op::Restrict(_)
             | Op::PickStats(_) => vec![],
             Op::TokenStats(o) => head(&o.logits).collect(),

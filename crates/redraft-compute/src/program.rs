@@ -454,6 +454,13 @@ impl ProgramBuilder {
         Ok(out)
     }
 
+    /// Appends [`Penalize`].
+    pub fn penalize(&mut self, logits: Val, by: Penalty) -> Res {
+        let out = self.val("Penalize", logits.rows(), logits.cols(), Kind::Real)?;
+        self.push(Penalize { logits, by, out })?;
+        Ok(out)
+    }
+
     /// Appends [`Restrict`].
     pub fn restrict(&mut self, logits: Val, ban: &[u32], top_k: usize, top_p: f64) -> Res {
         let out = self.val("Restrict", logits.rows(), logits.cols(), Kind::Real)?;

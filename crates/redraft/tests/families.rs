@@ -6,7 +6,7 @@ mod common;
 
 use std::ops::ControlFlow;
 
-use common::{config, exact, expand, f32_limits, family_cases, judge, open, with_metadata};
+use common::{commands, config, exact, expand, f32_limits, family_cases, judge, open, with_metadata};
 use redraft::arch::Noise;
 use redraft::compute::Precision;
 use redraft::engine::{
@@ -77,6 +77,7 @@ fn request(model: &Model, name: &str, parameters: &[(&str, f64)], max_tokens: us
         params: model.params(spec, &parameters).unwrap(),
         profile: &PROFILES[0],
         end_ids: Vec::new(),
+        ban: Vec::new(),
         self_conditioning: true,
         full_logits: false,
         interrupt: None,
@@ -130,7 +131,8 @@ fn every_sampler_fills_every_family_with_the_same_bits_everywhere() {
                     parameters.push(("alg_temp", 0.3));
                 }
             }
-            let edits = spec.name == "joint-threshold";
+            let edits = spec.params.iter().any(|p| p.name == "edit_threshold");
+            parameters.extend(commands(spec));
             if edits {
                 // Random weights are never sure.
                 parameters.extend([("edit_threshold", 0.0), ("post_steps", 3.0)]);
@@ -149,7 +151,9 @@ fn every_sampler_fills_every_family_with_the_same_bits_everywhere() {
                         }
                     }
                 });
-                assert_eq!((revealed, edited), ([1; 9], edits), "{file} {}", spec.name);
+                // Where positions are deleted and inserted, what was revealed can be masked again.
+                let once = revealed == [1; 9] || !commands(spec).is_empty() && !revealed.contains(&0);
+                assert!(once && edited == edits, "{file} {} {revealed:?}", spec.name);
                 g.unwrap()
             });
             let first = answers.next().unwrap();

@@ -26,6 +26,7 @@ fn request(model: &Model, prompt: &[u32], max_tokens: usize) -> Request {
         params: spec.params(model.gguf().metadata(), &[("steps".into(), 5.0)]).unwrap(),
         profile: &PROFILES[0],
         end_ids: Vec::new(),
+        ban: Vec::new(),
         self_conditioning: true,
         full_logits: true,
         interrupt: None,

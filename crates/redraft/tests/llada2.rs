@@ -7,7 +7,9 @@ mod common;
 
 use std::ops::ControlFlow;
 
-use common::{LogitsSink, cases, exact, expand, f32_limits, judge, open, oracle_model, with_metadata};
+use common::{
+    LogitsSink, cases, changed, exact, expand, f32_limits, judge, open, oracle_model, with_metadata,
+};
 use redraft::arch::{Noise, Reading};
 use redraft::compute::{Numerics, Precision};
 use redraft::engine::{CanvasPass, Event, Philox, Request, canvas_pass, generate};
@@ -18,13 +20,17 @@ use redraft::{Error, LoadOptions, Model};
 
 const FILE: &str = "llada2-tiny.BF16.gguf";
 
+/// Tokens that the model likes, as commands of the sampler that deletes and inserts.
+const DELETE: f64 = 78.0;
+const SPLIT: f64 = 239.0;
+
 fn goldens() -> Vec<(String, TraceFile)> {
     cases("llada2", |_| true)
 }
 
 #[test]
 fn every_case_passes_in_f32() {
-    assert_eq!(judge(&mut open(FILE, &exact()), FILE, &goldens(), &f32_limits()), 6);
+    assert_eq!(judge(&mut open(FILE, &exact()), FILE, &goldens(), &f32_limits()), 9);
 }
 
 #[test]
@@ -60,7 +66,13 @@ fn answers_have_the_same_bits_everywhere() {
         let (backend, threads, numerics) = (backend.into(), Some(threads), Some(numerics));
         let mut model = open(FILE, &LoadOptions { backend, threads, numerics, ..LoadOptions::default() });
         let spec = sampler(name).unwrap();
-        let given = [("threshold", 0.3), ("edit_threshold", 0.2), ("post_steps", 5.0)];
+        let given = [
+            ("threshold", 0.3),
+            ("edit_threshold", 0.2),
+            ("post_steps", 5.0),
+            ("delete_token", DELETE),
+            ("split_token", SPLIT),
+        ];
         let known = |(n, _): &&(&str, f64)| spec.params.iter().any(|p| p.name == *n);
         let given: Vec<_> = given.iter().filter(known).map(|(n, x)| (n.to_string(), *x)).collect();
         let request = Request {
@@ -71,6 +83,7 @@ fn answers_have_the_same_bits_everywhere() {
             params: model.params(spec, &given).unwrap(),
             profile: &PROFILES[0],
             end_ids: Vec::new(),
+            ban: Vec::new(),
             self_conditioning: true,
             full_logits: false,
             interrupt: None,
@@ -87,16 +100,61 @@ fn answers_have_the_same_bits_everywhere() {
         });
         let g = g.unwrap();
         assert_eq!((g.ids.len(), g.ids.contains(&511)), (20, false));
-        assert_eq!(edits > 0, name == "joint-threshold");
+        assert_eq!(edits > 0, name != "threshold");
         (g.ids, g.digests, g.canvases)
     };
     for &numerics in Numerics::ALL {
-        for (name, prompt_len) in [("threshold", 11), ("joint-threshold", 11), ("joint-threshold", 16)] {
+        for (name, prompt_len) in
+            [("threshold", 11), ("joint-threshold", 11), ("joint-threshold", 16), ("edit", 11), ("edit", 16)]
+        {
             let first = run("cpu", 1, numerics, name, prompt_len);
             assert_eq!(run("cpu", 3, numerics, name, prompt_len), first, "{name}, {numerics:?}");
             assert_eq!(run("reference", 1, numerics, name, prompt_len), first, "{name}, {numerics:?}");
         }
     }
+}
+
+/// The commands are given, or in the file; without them nothing deletes.
+#[test]
+fn commands_are_two_tokens_of_the_vocabulary() {
+    let spec = sampler("edit").unwrap();
+    let run = |model: &mut Model, given: &[(&str, f64)]| {
+        let given: Vec<_> = given.iter().map(|(n, x)| (n.to_string(), *x)).collect();
+        let request = Request {
+            prompt: vec![20, 31],
+            max_tokens: 4,
+            context_len: 256,
+            sampler: spec,
+            params: model.params(spec, &given)?,
+            profile: &PROFILES[0],
+            end_ids: Vec::new(),
+            ban: Vec::new(),
+            self_conditioning: true,
+            full_logits: false,
+            interrupt: None,
+        };
+        let mut session = model.session()?;
+        let draws = Philox { seed: 1, vocab_len: 512 };
+        generate(model, &mut session, &request, &draws, &mut |_| ControlFlow::Continue(()))
+    };
+    let mut model = open(FILE, &exact());
+    let both = |delete, split| [("delete_token", delete), ("split_token", split)];
+    for (given, name) in [
+        (&both(0.0, 0.0), "delete_token"),
+        (&both(512.0, SPLIT), "delete_token"),
+        (&both(511.0, SPLIT), "delete_token"),
+        (&both(DELETE, DELETE), "split_token"),
+    ] {
+        let e = run(&mut model, given).unwrap_err().to_string();
+        assert!(e.starts_with(&format!("{name}: expected the id in 1..512 that does so")), "{e}");
+    }
+    let ids = run(&mut model, &both(DELETE, SPLIT)).unwrap().ids;
+    let named = changed(&oracle_model(FILE), |m| {
+        m.set("diffusion.delete_token_id", DELETE as u32);
+        m.set("diffusion.split_token_id", SPLIT as u32);
+    });
+    let mut named = Model::from_gguf(named, &exact()).unwrap();
+    assert_eq!(run(&mut named, &[]).unwrap().ids, ids);
 }
 
 /// The file with tensors made from its own by `change`: name, shape, type, bytes.

@@ -36,6 +36,7 @@ fn run(model: &mut Model, name: &str, prompt_len: u32, end_ids: Vec<u32>) -> (Ge
         params: spec.params(model.gguf().metadata(), &[("steps".into(), 3.0)]).unwrap(),
         profile: profile(name).unwrap(),
         end_ids,
+        ban: Vec::new(),
         self_conditioning: true,
         full_logits: false,
         interrupt: None,

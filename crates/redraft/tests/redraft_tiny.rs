@@ -63,6 +63,7 @@ fn the_embedded_model_answers() {
             params: spec.params(model.gguf().metadata(), &[]).unwrap(),
             profile: &PROFILES[0],
             end_ids: tokenizer.end_ids(),
+            ban: Vec::new(),
             self_conditioning: true,
             full_logits: false,
             interrupt: None,

@@ -28,6 +28,7 @@ fn recording(model: &mut Model, max_tokens: usize, self_conditioning: bool) -> T
         params: model.params(sampler, &[("steps".into(), 3.0)]).unwrap(),
         profile: &PROFILES[0],
         end_ids: Vec::new(),
+        ban: Vec::new(),
         self_conditioning,
         full_logits: false,
         interrupt: None,

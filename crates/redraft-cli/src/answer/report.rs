@@ -47,6 +47,9 @@ struct Diffusion {
     sampler: &'static str,
     profile: &'static str,
     parameters: Map<String, Value>,
+    /// Ids that were never drawn.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ban: Vec<u32>,
     canvases: Vec<Canvas>,
     tokens_per_forward: f64,
 }
@@ -161,6 +164,7 @@ impl Report {
                 sampler: request.sampler.name,
                 profile: request.profile.name,
                 parameters: parameters(&request.params),
+                ban: request.ban.clone(),
                 canvases: done.canvases.iter().map(canvas).collect(),
                 tokens_per_forward: rounded(n as f64 / steps.max(1) as f64),
             },

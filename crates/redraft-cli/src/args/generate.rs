@@ -8,6 +8,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use redraft::Model;
 use redraft::engine::{Request, default_max_tokens};
 use redraft::sampler::{PROFILES, profile};
+use redraft::tokenizer::Specials;
 
 use super::model::at_least_one;
 use super::sampler::SamplerArgs;
@@ -46,6 +47,15 @@ pub(crate) struct GenerateArgs {
 
     #[command(flatten)]
     pub(crate) sampler: SamplerArgs,
+
+    /// Token ids that are never drawn.
+    #[arg(long, value_name = "IDS", value_delimiter = ',', help_heading = "Sampler")]
+    pub(crate) ban_tokens: Vec<u32>,
+
+    /// Text that is never drawn, which must be one token; can be repeated. With the space before it a word is another
+    /// token as a rule.
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, help_heading = "Sampler")]
+    pub(crate) ban: Vec<String>,
 
     /// Do not tell the model its previous prediction.
     #[arg(long, help_heading = "Sampler")]
@@ -131,10 +141,32 @@ impl GenerateArgs {
         self.ctx.unwrap_or(model.shape().context_len)
     }
 
+    /// Token ids that are never drawn, ascending.
+    ///
+    /// # Errors
+    /// A text that is no token of the vocabulary.
+    fn banned(&self, model: &Model) -> anyhow::Result<Vec<u32>> {
+        let tokenizer = model.tokenizer();
+        let mut ids = self.ban_tokens.clone();
+        for text in &self.ban {
+            match tokenizer.encode(text, Specials::Parse)?[..] {
+                [id] => ids.push(id),
+                ref several => anyhow::bail!(
+                    "--ban: expected a text that is one token, found `{text}`, which is {} ({several:?}); `redraft \
+                     tokenize` shows them",
+                    several.len()
+                ),
+            }
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        Ok(ids)
+    }
+
     /// The request for a prompt. The second value is a warning.
     ///
     /// # Errors
-    /// Those of the sampler's parameters; `--no-self-conditioning` for a model that has none.
+    /// Those of the sampler's parameters; a banned text that is no token; `--no-self-conditioning` for a model that has none.
     pub(crate) fn request(
         &self,
         model: &Model,
@@ -162,6 +194,7 @@ impl GenerateArgs {
             params,
             profile: profile(self.profile.as_deref().unwrap_or(PROFILES[0].name))?,
             end_ids: model.tokenizer().end_ids(),
+            ban: self.banned(model)?,
             self_conditioning: !self.no_self_conditioning,
             full_logits: self.digest == DigestKind::Full,
             interrupt: None,

@@ -127,7 +127,8 @@ impl Args {
         if self.generation {
             return Ok(());
         }
-        let mut ids = vec!["max_tokens", "ctx", "digest", "sampler", "no_self_conditioning"];
+        let mut ids =
+            vec!["max_tokens", "ctx", "digest", "sampler", "no_self_conditioning", "ban_tokens", "ban"];
         ids.extend(SAMPLERS.iter().flat_map(|s| s.params).map(|p| p.name));
         if let Some(flag) = self.given.first_of(&ids) {
             bail!("{flag} changes nothing in one pass: it needs --generation");

@@ -77,9 +77,13 @@ const MASK: &str = "\u{b7}";
 
 fn with_text(tokenizer: &Tokenizer, masks: bool, ids: &[u32], states: Vec<State>) -> Vec<Cell> {
     let pieces = tokenizer.canvas_pieces(ids).into_iter();
-    let cell = |((piece, &id), state): ((CanvasPiece, &u32), State)| Cell {
-        text: if masks && state == State::Noise { MASK.into() } else { piece.display() },
-        state: if state != State::Noise && tokenizer.is_marker(id) { State::Marker } else { state },
+    let cell = |((piece, &id), state): ((CanvasPiece, &u32), State)| {
+        // An edit can bring a mask to where a token stood.
+        let state = if masks && tokenizer.mask() == Some(id) { State::Noise } else { state };
+        Cell {
+            text: if masks && state == State::Noise { MASK.into() } else { piece.display() },
+            state: if state != State::Noise && tokenizer.is_marker(id) { State::Marker } else { state },
+        }
     };
     pieces.zip(ids).zip(states).map(cell).collect()
 }

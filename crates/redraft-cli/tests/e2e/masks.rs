@@ -72,6 +72,59 @@ fn llada2_runs_with_its_own_template_and_with_edits() {
     ok(&["trace", "-q", "-m", &m, "--like", &trace, "-o", &again]);
     ok(&["compare", &again, &trace, "--all"]);
     assert!(ok(&["replay", &trace, "-m", &m]).contains("canvas 2 step 1/"));
+
+    // Positions come and go.
+    let (trace, receipt) = (path("edit.safetensors"), path("edit.json"));
+    let run =
+        ["run", "-m", &m, "--tokens", "20,31,57", "-n", "13", "--sampler", "edit", "--edit-threshold", "0.3"];
+    let commands = ["--delete-token", "78", "--split-token", "239", "--min-tokens", "13"];
+    ok(&[&run[..], &commands, &["--trace", &trace, "--receipt", &receipt]].concat());
+    assert!(ok(&["verify", &receipt, "-m", &m]).contains("equal: the model file, every step and the answer"));
+    ok(&["trace", "-q", "-m", &m, "--like", &trace, "-o", &again]);
+    ok(&["compare", &again, &trace, "--all"]);
+    assert!(ok(&["replay", &trace, "-m", &m]).contains("canvas 2 step 1/"));
+    let done = redraft(&run);
+    assert!(done.code == Some(2) && done.err.contains("delete_token: expected the id"), "{}", done.err);
+}
+
+/// Penalties and bans are in the report, the recording and the receipt, and a banned text is its token.
+#[test]
+fn penalties_and_bans_repeat() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    for (i, m) in [model("llada-tiny.BF16.gguf"), crate::mini()].iter().enumerate() {
+        let run = ["run", "-m", m, "--tokens", "20,31,57", "-n", "12", "--steps", "3"];
+        let plain = json(&run);
+        for (name, off) in [("repetition_penalty", 1), ("presence_penalty", 0), ("min_tokens", 0)] {
+            assert_eq!(plain["diffusion"]["parameters"][name], off);
+        }
+        assert!(plain["diffusion"].get("ban").is_none());
+        let first = plain["ids"][0].as_u64().unwrap();
+        let piece = ok(&["detokenize", "-m", m, "300"]);
+        let piece = piece.trim_end_matches('\n');
+        let (trace, receipt, again) =
+            (path(&format!("{i}.safetensors")), path(&format!("{i}.json")), path(&format!("{i}.again")));
+        let ids = format!("41,{first},41");
+        let penalties = ["--repetition-penalty", "1.3", "--presence-penalty", "-0.5"];
+        let weighed = [&penalties[..], &["--ban-tokens", &ids, "--ban", piece]].concat();
+        let v = json(&[&run[..], &weighed, &["--trace", &trace, "--receipt", &receipt]].concat());
+        let mut ban = vec![41, 300, first];
+        ban.sort_unstable();
+        assert_eq!(v["diffusion"]["ban"], serde_json::json!(ban));
+        assert_eq!(v["diffusion"]["parameters"]["presence_penalty"].as_f64(), Some(-0.5));
+        assert!(!v["ids"].as_array().unwrap().iter().any(|id| ban.contains(&id.as_u64().unwrap())));
+        assert!(
+            ok(&["verify", &receipt, "-m", m]).contains("equal: the model file, every step and the answer")
+        );
+        ok(&["trace", "-q", "-m", m, "--like", &trace, "-o", &again]);
+        ok(&["compare", &again, &trace, "--all"]);
+        let done = redraft(&["trace", "-m", m, "--tokens", "20", "--ban", piece, "-o", &again]);
+        assert!(
+            done.code == Some(2) && done.err.contains("--ban changes nothing in one pass"),
+            "{}",
+            done.err
+        );
+    }
 }
 
 fn block_model(name: &str) -> String {
@@ -159,6 +212,13 @@ fn what_does_not_apply_is_refused_by_its_flag() {
         (&sdar, &["--ctx", "3"], "together more than the context of 3"),
         (&dream, &["--profile", "jax"], "profile of a model whose canvas begins as mask tokens"),
         (&gemma, &["--sampler", "low-confidence"], "expected entropy-bound, found low-confidence"),
+        (&dream, &["--repetition-penalty", "0"], "--repetition-penalty"),
+        (&gemma, &["--ban-tokens", "531"], "banned token id: expected 0..531, found 531"),
+        (
+            &dream,
+            &["--ban", "abcdefgh"],
+            "--ban: expected a text that is one token, found `abcdefgh`, which is",
+        ),
         (&gemma, &["--eps", "0.1"], "--eps: the sampler entropy-bound has no such parameter"),
         (
             &gemma,

@@ -159,6 +159,7 @@ impl HostKernels for Cpu {
             Op::TokenStats(o) => ops::logits::token_stats(self, o, cx),
             Op::TokenSample(o) => ops::logits::token_sample(self, o, cx),
             Op::TakeRows(o) => choice::take_rows(o, cx),
+            Op::Penalize(o) => ops::rows::penalize(self, o, cx),
             Op::Restrict(o) => ops::rows::restrict(self, o, cx),
             Op::PickStats(o) => ops::rows::pick_stats(self, o, cx),
         }

@@ -4,7 +4,7 @@ use super::arithmetic::{Arithmetic, Real};
 use crate::ComputeError;
 use crate::host::{HostReal, OpCx};
 use crate::math::reduce::{self, Sum};
-use crate::op::{PickStats, RESTRICTED, Restrict, TakeRows};
+use crate::op::{Penalize, Penalty, PickStats, RESTRICTED, Restrict, TakeRows};
 
 /// `out[i] = x[rows[i]]`.
 pub(crate) fn take_rows<R: HostReal, C>(o: &TakeRows, cx: &mut OpCx<'_, R, C>) -> Result<(), ComputeError> {
@@ -15,6 +15,47 @@ pub(crate) fn take_rows<R: HostReal, C>(o: &TakeRows, cx: &mut OpCx<'_, R, C>) -
     }
     cx.put_real(o.out, out);
     Ok(())
+}
+
+pub(super) fn penalize<A: Arithmetic>(o: &Penalize, cx: &mut OpCx<'_, A::R>) -> Result<(), ComputeError> {
+    let mut out = cx.take_real(o.out);
+    let n = o.logits.cols().max(1);
+    let rows = cx.real(o.logits).chunks_exact(n).zip(out.chunks_exact_mut(n));
+    for (row, (x, out)) in rows.enumerate() {
+        penalize_row::<A>(&o.by, row, x, out);
+    }
+    cx.put_real(o.out, out);
+    Ok(())
+}
+
+/// One row of [`Penalize`]:
+///
+/// 1. Ids that were seen, but for the one of the row: `x * repetition` where `x` is below 0, else `x * (1 / repetition)`;
+///    then `- presence`.
+/// 2. Banned ids become [`RESTRICTED`]; in the first rows those of the early ban, too.
+pub(crate) fn penalize_row<A: Arithmetic>(by: &Penalty, row: usize, x: &[A::R], out: &mut [A::R]) {
+    out.copy_from_slice(x);
+    let (more, less) = (A::scalar(by.repetition), A::scalar(1.0 / by.repetition));
+    let (presence, zero) = (A::scalar(by.presence), A::R::default());
+    let except = by.except.get(row).copied().flatten();
+    for &id in by.seen.iter().filter(|&&id| Some(id) != except) {
+        if let Some(x) = out.get_mut(id as usize) {
+            let by = if *x < zero { more } else { less };
+            *x = A::keep(*x * by - presence);
+        }
+    }
+    ban::<A>(&by.ban, out);
+    if row < by.early_rows {
+        ban::<A>(&by.early_ban, out);
+    }
+}
+
+fn ban<A: Arithmetic>(ids: &[u32], x: &mut [A::R]) {
+    for &id in ids {
+        if let Some(x) = x.get_mut(id as usize) {
+            *x = A::scalar(RESTRICTED);
+        }
+    }
 }
 
 pub(super) fn restrict<A: Arithmetic>(o: &Restrict, cx: &mut OpCx<'_, A::R>) -> Result<(), ComputeError> {
@@ -36,11 +77,7 @@ pub(super) fn restrict<A: Arithmetic>(o: &Restrict, cx: &mut OpCx<'_, A::R>) -> 
 pub(crate) fn restrict_row<A: Arithmetic>(o: &Restrict, x: &[A::R], out: &mut [A::R]) {
     let never = A::scalar(RESTRICTED);
     out.copy_from_slice(x);
-    for &id in &o.ban {
-        if let Some(x) = out.get_mut(id as usize) {
-            *x = never;
-        }
-    }
+    ban::<A>(&o.ban, out);
     if (1..out.len()).contains(&o.top_k) {
         let mut values = out.to_vec();
         let (_, &mut least, _) = values.select_nth_unstable_by(o.top_k - 1, |a, b| order(b, a));
@@ -111,4 +148,65 @@ pub(crate) fn pick_row<R: Real>(x: &[R], argmax: i32, sample: i32) -> [R; 3] {
     let (argmax, sample) = (argmax as usize, sample as usize);
     let others = x.iter().enumerate().filter(|(v, _)| *v != argmax || x.len() == 1);
     [x[argmax], reduce::max(others.map(|(_, &x)| x)), x[sample]]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Data, run};
+    use super::*;
+    use crate::backend::Precision;
+    use crate::program::ProgramBuilder;
+    use crate::{Val, WeightId};
+
+    /// By hand.
+    #[test]
+    fn what_was_seen_is_worth_less_and_what_is_banned_nothing() {
+        const X: f64 = RESTRICTED;
+        let x = [2.0, -2.0, 0.0, 4.0, 1.0];
+        let by = |repetition, presence, ban: &[u32], except| Penalty {
+            seen: vec![0, 1, 2, 4],
+            except: vec![except],
+            repetition,
+            presence,
+            ban: ban.to_vec(),
+            early_rows: 0,
+            early_ban: Vec::new(),
+        };
+        // Positive logits are divided by two, negative ones multiplied, then a half is subtracted.
+        let cases = [
+            (by(1.0, 0.0, &[], None), x),
+            (by(2.0, 0.0, &[], None), [1.0, -4.0, 0.0, 4.0, 0.5]),
+            (by(2.0, 0.5, &[], None), [0.5, -4.5, -0.5, 4.0, 0.0]),
+            (by(1.0, 0.5, &[3], Some(1)), [1.5, -2.0, -0.5, X, 0.5]),
+            (by(0.5, -1.0, &[0, 1], Some(4)), [X, X, 1.0, 4.0, 1.0]),
+            (
+                Penalty { early_rows: 1, early_ban: vec![3], ..by(1.0, 0.0, &[0], None) },
+                [X, -2.0, 0.0, X, 1.0],
+            ),
+            (Penalty { early_ban: vec![3], ..by(1.0, 0.0, &[0], None) }, [X, -2.0, 0.0, 4.0, 1.0]),
+        ];
+        for (by, want) in cases {
+            for p in [Precision::F32, Precision::F64] {
+                let build = |b: &mut ProgramBuilder, v: &[Val], _: &[WeightId]| {
+                    Ok(vec![b.penalize(v[0], by.clone())?])
+                };
+                let out = run(p, &[], 1, &[Data::Real(x.to_vec())], build).unwrap();
+                let same = out[0].real().iter().zip(want).all(|(a, b)| *a as f32 == b as f32);
+                assert!(same, "{p:?} {by:?}: {:?}", out[0]);
+            }
+        }
+        let refused = |by: Penalty| {
+            let e = run(Precision::F32, &[], 1, &[Data::Real(x.to_vec())], |b, v, _| {
+                Ok(vec![b.penalize(v[0], by.clone())?])
+            });
+            assert!(matches!(e, Err(ComputeError::Shape { op: "Penalize", .. })), "{by:?}");
+        };
+        refused(by(0.0, 0.0, &[], None));
+        refused(by(1.0, f64::NAN, &[], None));
+        refused(by(1.0, 0.0, &[5], None));
+        refused(by(1.0, 0.0, &[1, 1], None));
+        refused(by(1.0, 0.0, &[0, 1, 2, 3, 4], None));
+        refused(Penalty { early_rows: 1, early_ban: vec![2, 3, 4], ..by(1.0, 0.0, &[0, 1], None) });
+        refused(Penalty { except: vec![], ..by(1.0, 0.0, &[], None) });
+    }
 }

@@ -107,6 +107,7 @@ impl<A: Arithmetic> HostKernels for Reference<A> {
             Op::TokenStats(o) => stats::token_stats::<A>(o, cx),
             Op::TokenSample(o) => stats::token_sample::<A>(o, cx),
             Op::TakeRows(o) => choice::take_rows(o, cx),
+            Op::Penalize(o) => choice::penalize::<A>(o, cx),
             Op::Restrict(o) => choice::restrict::<A>(o, cx),
             Op::PickStats(o) => choice::pick_stats::<A>(o, cx),
         }

@@ -71,6 +71,7 @@ impl Asker {
             params: spec.params(model.gguf().metadata(), &self.steps)?,
             profile: &PROFILES[0],
             end_ids: self.tokenizer.end_ids(),
+            ban: Vec::new(),
             self_conditioning: self.self_conditioning,
             full_logits: false,
             interrupt: None,

@@ -79,7 +79,7 @@ impl Part {
             "Softcap" => return Part::Head,
             "SoftEmbed" => return Part::SoftEmbedding,
             "TokenStats" if op.weights().is_empty() => return Part::Sampling,
-            "TokenSample" | "Restrict" | "PickStats" => return Part::Sampling,
+            "TokenSample" | "Penalize" | "Restrict" | "PickStats" => return Part::Sampling,
             "RmsNorm" | "Add" | "Scale" | "Glu" | "Rope" => return Part::ElementWise,
             _ => {}
         }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::pass::{CanvasPass, CanvasResult, Previous, Sampling, TapSink, canvas_pass, check_guidance};
-use super::{Draws, Session, first_canvas, memory};
+use super::{Draws, Penalties, Session, first_canvas, memory};
 use crate::arch::{Noise, Reading, Shape};
 use crate::model::hex;
 use crate::sampler::{
@@ -38,6 +38,8 @@ pub struct Request {
     pub profile: &'static Profile,
     /// Ids that end the answer.
     pub end_ids: Vec<u32>,
+    /// Ids that are never drawn.
+    pub ban: Vec<u32>,
     /// Feed the previous prediction back (where the model can).
     pub self_conditioning: bool,
     /// Show raw logits in each [`StepEvent`] and digest them.
@@ -277,7 +279,10 @@ pub fn generate(
     model.sampler()?;
     let division = model.shape().canvases(request.prompt.len(), request.max_tokens);
     check_request(model, request, division.total())?;
-    memory::check(model, session, request, division.total())?;
+    let mask = if let Noise::Mask(mask) = model.shape().noise { Some(mask) } else { None };
+    let penalties = Penalties::of(request, model.shape().vocab_len, mask)?;
+    memory::check(model, session, request, &penalties, division.total())?;
+    session.set_penalties(&penalties);
     let (cached, mut lead) = request.prompt.split_at(model.shape().cached(request.prompt.len()));
     let mut sink = request.logits_sink(request.full_logits);
     let mut reused = session
@@ -301,8 +306,18 @@ pub fn generate(
             session.extend(model, &[lead, &committed[from..]].concat(), &mut sink)?;
             lead = &[];
         }
-        let mut run =
-            Canvas { model, session, request, draws, lead, len, sampler: &mut *sampler, canvas, start };
+        let mut run = Canvas {
+            model,
+            session,
+            request,
+            penalties: &penalties,
+            draws,
+            lead,
+            len,
+            sampler: &mut *sampler,
+            canvas,
+            start,
+        };
         let (mut ids, report, first) = run.denoise(&mut sink, &mut hashes, on_event)?;
         if canvas == 0 {
             timings.first_draft = first;
@@ -389,6 +404,7 @@ fn check_request(model: &Model, request: &Request, answer: usize) -> Result<(), 
     if request.params.get("cfg_scale") > 0.0 {
         check_guidance(model)?;
     }
+    check_commands(request, shape)?;
     let answer = answer.saturating_add(shape.reserved(request.sampler));
     if request.prompt.len().saturating_add(answer) > request.context_len {
         return Err(Error::ContextOverflow {
@@ -400,11 +416,33 @@ fn check_request(model: &Model, request: &Request, answer: usize) -> Result<(), 
     Ok(())
 }
 
+/// The tokens by which a sampler deletes and inserts, where it does: two of the vocabulary.
+fn check_commands(request: &Request, shape: &Shape) -> Result<(), Error> {
+    let Noise::Mask(mask) = shape.noise else { return Ok(()) };
+    let mut others = vec![f64::from(mask), 0.0];
+    for name in ["delete_token", "split_token"] {
+        let id = request.params.get(name);
+        if id >= shape.vocab_len as f64 || others.contains(&id) {
+            return Err(Error::Request {
+                what: name.into(),
+                expected: format!(
+                    "the id in 1..{} that does so in this model, another one than that of the mask and of the other",
+                    shape.vocab_len
+                ),
+                found: id.to_string(),
+            });
+        }
+        others.push(id);
+    }
+    Ok(())
+}
+
 /// One canvas being denoised.
 struct Canvas<'a> {
     model: &'a mut Model,
     session: &'a Session,
     request: &'a Request,
+    penalties: &'a Penalties,
     draws: &'a dyn Draws,
     /// What is read before the canvas in each step.
     lead: &'a [u32],
@@ -441,6 +479,8 @@ impl Canvas<'_> {
         if let Some(next) = given {
             ids[0] = next;
         }
+        // Of random tokens those count as decided that the step before accepted.
+        let mut accepted = vec![false; len];
         let mut accepted_per_step = Vec::new();
         let mut first_draft = Duration::ZERO;
         self.sampler.begin(len, before);
@@ -452,7 +492,12 @@ impl Canvas<'_> {
             let masked = matches!(noise, Noise::Mask(_)).then_some(&open[..]);
             let predicted: Vec<bool> =
                 (0..len).map(|i| open[i] || ask.edit && (i > 0 || given.is_none())).collect();
+            let decided: Vec<bool> = match noise {
+                Noise::Mask(_) => open.iter().map(|open| !open).collect(),
+                Noise::Uniform => accepted,
+            };
             let previous = match step {
+                1.. if feedback && !self.penalties.is_none(n_prefix) => Previous::KeptLogits,
                 1.. if feedback => Previous::Kept { temperature: self.sampler.ask(step - 1).temperature },
                 _ => Previous::None,
             };
@@ -463,6 +508,8 @@ impl Canvas<'_> {
                 open: masked.map(|_| &predicted[..]),
                 previous,
                 sampling: Some(Sampling { ask, uniform: &uniform }),
+                penalties: Some(self.penalties),
+                decided: &decided,
             };
             let mut result = canvas_pass(self.model, self.session, pass, sink)?;
             if let Some(sampled) = self.draws.sampled(drawn, step) {
@@ -484,10 +531,15 @@ impl Canvas<'_> {
                 first: &result.first,
                 second: &result.second,
                 sampled: &result.sampled,
+                logits: &result.logits,
+                mask: if let Noise::Mask(mask) = noise { mask } else { 0 },
                 renoise: &renoise,
                 choice: &choice,
                 end_ids: &self.request.end_ids,
             });
+            if let (Noise::Mask(mask), true) = (noise, ask.edit) {
+                self.penalties.reopen(n_prefix, &mut decision.canvas, mask);
+            }
             if decision.stop.is_none() && !ask.edit && self.ended(noise, &decision.canvas) {
                 decision.stop = Some(Stop::Converged);
             }
@@ -518,11 +570,17 @@ impl Canvas<'_> {
                 let report = CanvasReport { steps: step + 1, stop, accepted_per_step };
                 let committed = match (noise, self.request.profile.commit) {
                     (Noise::Uniform, Commit::Argmax) => result.argmax,
-                    (Noise::Mask(_), _) | (_, Commit::Canvas) => decision.canvas,
+                    (Noise::Uniform, Commit::Canvas) => {
+                        // Fresh noise knows of no bans.
+                        let mut canvas = decision.canvas;
+                        self.penalties.without_banned(n_prefix, &mut canvas, &result.argmax);
+                        canvas
+                    }
+                    (Noise::Mask(_), _) => decision.canvas,
                 };
                 return Ok((committed, report, first_draft));
             }
-            ids = decision.canvas;
+            (ids, accepted) = (decision.canvas, decision.accepted);
             step += 1;
         }
     }

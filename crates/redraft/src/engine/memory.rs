@@ -10,7 +10,7 @@ use redraft_gguf::available_memory;
 
 use super::pass::{CanvasPass, Previous, Sampling, canvas_pass, prompt};
 use super::session::{kept, prompt_chunk};
-use super::{Request, Session};
+use super::{Penalties, Request, Session};
 use crate::arch::Reading;
 use crate::sampler::Ask;
 use crate::{Error, Model};
@@ -43,12 +43,22 @@ impl MemoryEstimate {
         answer: usize,
         ask: Ask,
     ) -> Result<MemoryEstimate, Error> {
+        MemoryEstimate::with(model, prompt_len, answer, ask, &Penalties::default())
+    }
+
+    fn with(
+        model: &mut Model,
+        prompt_len: usize,
+        answer: usize,
+        ask: Ask,
+        penalties: &Penalties,
+    ) -> Result<MemoryEstimate, Error> {
         let capabilities = model.backend.capabilities();
         let number = if capabilities.precision == Precision::F64 { 8 } else { 4 };
         let tokens = prompt_len.saturating_add(answer);
         let kv_bytes = kv_bytes(model, model.kv_type(), tokens).saturating_mul(number / 4);
         let threads = capabilities.threads.saturating_mul(THREAD_BYTES);
-        let peak = peak_numbers(model, prompt_len, answer, ask)?;
+        let peak = peak_numbers(model, prompt_len, answer, ask, penalties)?;
         let buffer_bytes = peak.saturating_mul(number).saturating_add(threads);
         Ok(MemoryEstimate { kv_bytes: kv_bytes as u64, buffer_bytes: buffer_bytes as u64 })
     }
@@ -79,6 +89,7 @@ pub(super) fn check(
     model: &mut Model,
     session: &Session,
     request: &Request,
+    penalties: &Penalties,
     answer: usize,
 ) -> Result<(), Error> {
     let tokens = request.prompt.len().saturating_add(answer);
@@ -94,7 +105,7 @@ pub(super) fn check(
         return Ok(());
     }
     let ask = (request.sampler.create)(&request.params, request.profile).ask(0);
-    let need = MemoryEstimate::of(model, request.prompt.len(), answer, ask)?;
+    let need = MemoryEstimate::with(model, request.prompt.len(), answer, ask, penalties)?;
     let held = model.backend.seq_bytes(session.seq())? as u64;
     check_against(model, need, held, tokens, available_memory())
 }
@@ -117,24 +128,37 @@ fn check_against(
 }
 
 /// Builds the largest passes as they will be, for a backend that only adds up.
-fn peak_numbers(model: &mut Model, prompt_len: usize, answer: usize, ask: Ask) -> Result<usize, Error> {
+fn peak_numbers(
+    model: &mut Model,
+    prompt_len: usize,
+    answer: usize,
+    ask: Ask,
+    penalties: &Penalties,
+) -> Result<usize, Error> {
     let peak = Arc::new(AtomicUsize::new(0));
     let capabilities = model.backend.capabilities();
     let sizer = Sizer { capabilities, peak: Arc::clone(&peak) };
     let backend = std::mem::replace(&mut model.backend, Box::new(sizer));
-    let built = build(model, prompt_len, answer, ask);
+    let built = build(model, prompt_len, answer, ask, penalties);
     model.backend = backend;
     built?;
     Ok(peak.load(Ordering::Relaxed))
 }
 
-fn build(model: &mut Model, prompt_len: usize, answer: usize, ask: Ask) -> Result<(), Error> {
+fn build(
+    model: &mut Model,
+    prompt_len: usize,
+    answer: usize,
+    ask: Ask,
+    penalties: &Penalties,
+) -> Result<(), Error> {
     let shape = model.shape();
     let canvases = shape.canvases(prompt_len, answer);
     let cached = shape.cached(prompt_len);
     let chunk = prompt_chunk(shape);
     let previous = match shape.self_conditioning {
-        true => Previous::Kept { temperature: ask.temperature },
+        true if penalties.is_none(prompt_len) => Previous::Kept { temperature: ask.temperature },
+        true => Previous::KeptLogits,
         false => Previous::None,
     };
     let seq = SeqId(0);
@@ -142,12 +166,13 @@ fn build(model: &mut Model, prompt_len: usize, answer: usize, ask: Ask) -> Resul
     let several = canvases.count > 1;
     let rows = cached.min(chunk).max(if several { canvases.len } else { 0 });
     if rows > 0 {
-        prompt(model, seq, 0, &vec![0; rows], &mut ())?;
+        prompt(model, seq, (&[], &vec![0; rows]), penalties, &mut ())?;
     }
     let (lead, len) = if several { (0, canvases.len) } else { (prompt_len - cached, canvases.first) };
     let (lead, ids, uniform) = (vec![0; lead], vec![0; len], vec![0.5; len]);
     let sampling = Some(Sampling { ask, uniform: &uniform });
-    let pass = CanvasPass { lead: &lead, previous, sampling, ..CanvasPass::new(&ids) };
+    let penalties = Some(penalties);
+    let pass = CanvasPass { lead: &lead, previous, sampling, penalties, ..CanvasPass::new(&ids) };
     canvas_pass(model, &Session::new(seq), pass, &mut ())?;
     Ok(())
 }

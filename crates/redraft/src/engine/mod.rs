@@ -5,6 +5,7 @@ mod generate;
 mod memory;
 mod overflow;
 mod pass;
+mod penalties;
 mod session;
 
 pub use draws::{Draws, Philox, first_canvas};
@@ -15,4 +16,6 @@ pub use generate::{
 pub use memory::MemoryEstimate;
 pub use overflow::turns_to_drop;
 pub use pass::{CanvasPass, CanvasResult, Previous, Sampling, TapSink, canvas_pass};
+pub use penalties::Penalties;
+use penalties::Place;
 pub use session::Session;

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use redraft_compute::op::{Distribution, Factor, Logits, STATS};
+use redraft_compute::op::{Distribution, Factor, Logits, Penalty, STATS};
 use redraft_compute::{
     ComputeError, InputData, Kind, Observer, Program, ProgramBuilder, SeqId, Slot, TapData, TapKey, Val,
 };
 
-use super::Session;
+use super::{Penalties, Place, Session};
 use crate::arch::{Noise, Reading};
 use crate::sampler::Ask;
 use crate::{Error, Model};
@@ -17,6 +17,8 @@ use crate::{Error, Model};
 const HIDDEN: Slot = Slot(0);
 const STATISTICS: Slot = Slot(1);
 const TILES: Slot = Slot(2);
+/// Logits that penalties weigh on, which the head alone does not give again.
+const LOGITS: Slot = Slot(4);
 /// The logits without the prompt, for those with it to be guided by.
 const UNGUIDED: Slot = Slot(3);
 
@@ -60,6 +62,8 @@ pub enum Previous<'a> {
         /// The temperature of that pass.
         temperature: f64,
     },
+    /// The same of a pass with penalties, which kept the logits.
+    KeptLogits,
     /// Those of these processed logits, `[canvas, V]`.
     Given(&'a [f64]),
 }
@@ -79,12 +83,25 @@ pub struct CanvasPass<'a> {
     pub previous: Previous<'a>,
     /// How to sample; without it only taps are computed, the logits of each row as it comes out of the model.
     pub sampling: Option<Sampling<'a>>,
+    /// What weighs on the logits that are sampled from; nothing where there is none.
+    pub penalties: Option<&'a Penalties>,
+    /// The positions whose tokens count as seen; empty is none of the canvas.
+    pub decided: &'a [bool],
 }
 
 impl<'a> CanvasPass<'a> {
     /// A pass over these ids alone, without a previous prediction and without sampling.
     pub fn new(ids: &'a [u32]) -> CanvasPass<'a> {
-        CanvasPass { lead: &[], ids, tail: &[], open: None, previous: Previous::None, sampling: None }
+        CanvasPass {
+            lead: &[],
+            ids,
+            tail: &[],
+            open: None,
+            previous: Previous::None,
+            sampling: None,
+            penalties: None,
+            decided: &[],
+        }
     }
 }
 
@@ -124,6 +141,8 @@ pub struct CanvasResult {
     pub second: Vec<f32>,
     /// Logit of the sample; empty where nobody asked.
     pub sampled: Vec<f32>,
+    /// Logits that ids are drawn from, before top-k and top-p, `[canvas, V]`; empty where nobody asked.
+    pub logits: Vec<f32>,
 }
 
 impl CanvasResult {
@@ -141,6 +160,9 @@ impl CanvasResult {
             open.iter().enumerate().map(at).collect()
         }
         let number = |rows| place(rows, open, |_| 0.0);
+        let vocab_len = self.logits.len() / open.iter().filter(|&&open| open).count().max(1);
+        let rows = self.logits.chunks_exact(vocab_len.max(1)).collect();
+        let none = vec![0.0; vocab_len];
         CanvasResult {
             argmax: place(self.argmax, open, |i| ids[i]),
             sample: place(self.sample, open, |i| ids[i]),
@@ -150,6 +172,7 @@ impl CanvasResult {
             first: number(self.first),
             second: number(self.second),
             sampled: number(self.sampled),
+            logits: place(rows, open, |_| &none).concat(),
         }
     }
 }
@@ -160,9 +183,10 @@ struct Watch<'a> {
     result: CanvasResult,
 }
 
-/// Indices among the outputs of a pass: statistics, argmax, sample, and the worth of both where it is asked for.
+/// Indices among the outputs of a pass: statistics, argmax, sample, the worth of both and the logits where these are asked for.
 const STATS_OUT: usize = 0;
 const ARGMAX: usize = 1;
+const WORTH: usize = 3;
 
 impl Observer for Watch<'_> {
     fn wants(&self, key: TapKey) -> bool {
@@ -190,6 +214,8 @@ impl Observer for Watch<'_> {
                 r.lse.push(lse);
                 r.entropy.push(entropy);
             }
+        } else if index != WORTH {
+            r.logits = reals;
         } else {
             for &[first, second, sampled] in reals.as_chunks().0 {
                 r.first.push(first);
@@ -244,16 +270,17 @@ fn run(
     }
 }
 
-/// Pass over `ids` at positions `n_past..`; extends the cache. Returns the most likely next token where the model
-/// [predicts it here](crate::arch::Shape::predicts_next); it never is the mask token.
+/// Pass over `ids` after the cached `past`; extends the cache. Returns the most likely next token where the model
+/// [predicts it here](crate::arch::Shape::predicts_next), under these penalties; it never is the mask token.
 pub(crate) fn prompt(
     model: &mut Model,
     seq: SeqId,
-    n_past: usize,
-    ids: &[u32],
+    (past, new): (&[u32], &[u32]),
+    penalties: &Penalties,
     sink: &mut dyn TapSink,
 ) -> Result<Option<u32>, Error> {
-    let ids = as_input(ids, model.shape().vocab_len, "prompt")?;
+    let n_past = past.len();
+    let ids = as_input(new, model.shape().vocab_len, "prompt")?;
     let mut b = ProgramBuilder::new(&model.weights, n_past, ids.len());
     b.set_numerics(model.numerics);
     let v = b.input("ids", 1, Kind::Int)?;
@@ -265,6 +292,11 @@ pub(crate) fn prompt(
         if predicts {
             let last = b.take_rows(normed, vec![ids.len() as u32 - 1])?;
             let mut logits = b.head(last, model.arch.head())?; // [1, V]
+            let next = Place { at: n_past + ids.len(), own: None };
+            if !penalties.is_none(next.at) {
+                let seen = past.iter().chain(new).copied();
+                logits = b.penalize(logits, penalties.on(seen, &[next], 1.0))?;
+            }
             if let Noise::Mask(mask) = model.shape().noise {
                 logits = b.restrict(logits, &[mask], 0, 1.0)?;
             }
@@ -281,7 +313,7 @@ pub(crate) fn prompt(
 /// Bidirectional pass over a canvas after what `session` holds; the cache stays as it is.
 ///
 /// # Errors
-/// An id outside the vocabulary; as many open positions or uniform numbers as the canvas has not; more than a temperature
+/// An id outside the vocabulary; as many open or decided positions or uniform numbers as the canvas has not; more than a temperature
 /// asked of a model that has no mask token; guidance asked of one whose prompt is in the cache; those of the ops,
 /// naming layer and tap.
 pub fn canvas_pass(
@@ -299,6 +331,7 @@ pub fn canvas_pass(
         }),
     };
     pass.open.map_or(Ok(()), |open| len("open positions", open.len()))?;
+    len("decided positions", if pass.decided.is_empty() { pass.ids.len() } else { pass.decided.len() })?;
     pass.sampling.map_or(Ok(()), |s| len("uniform numbers", s.uniform.len()))?;
     let ask = pass.sampling.map(|s| s.ask).unwrap_or_default();
     let plain = Ask { temperature: ask.temperature, ..Ask::default() };
@@ -380,6 +413,12 @@ fn one_pass(
             let tiles = b.kept(TILES, ids.len(), 2 * Logits::tiles(vocab_len))?;
             Some(Distribution { logits: b.logits(hidden, Some(head), 1.0 / temperature), stats, tiles })
         }
+        Previous::KeptLogits => {
+            let logits = b.kept(LOGITS, ids.len(), vocab_len)?;
+            let stats = b.kept(STATISTICS, ids.len(), STATS)?;
+            let tiles = b.kept(TILES, ids.len(), 2 * Logits::tiles(vocab_len))?;
+            Some(Distribution { logits: b.logits(logits, None, 1.0), stats, tiles })
+        }
         Previous::Given(x) => {
             inputs.push(InputData::F64(x));
             let x = b.input("sc_logits", vocab_len, Kind::Real)?;
@@ -400,10 +439,12 @@ fn one_pass(
         hidden = b.take_rows(hidden, rows)?; // [R, d_model]
     }
     // Statistics and samples are computed tile by tile. The logits as a whole are made for those who look at them, and
-    // where ids are taken out of them or they are guided.
+    // where ids are taken out of them, they are guided or penalties weigh on them.
     let noise = model.shape().noise;
     let masked = pass.sampling.is_some() && matches!(noise, Noise::Mask(_));
-    let raw = match masked || sink.wants(TapKey { name: "logits", layer: None }) {
+    let first = n_past + pass.lead.len();
+    let penalties = pass.penalties.filter(|p| pass.sampling.is_some() && !p.is_none(first));
+    let raw = match masked || penalties.is_some() || sink.wants(TapKey { name: "logits", layer: None }) {
         true => {
             let raw = b.head(hidden, head)?; // [R, V]
             b.tap("logits", raw);
@@ -419,18 +460,38 @@ fn one_pass(
             uniform = positions.iter().map(|&i| u[i]).collect();
             let u = b.input_rows("u", positions.len(), 1, Kind::Real)?;
             inputs.push(InputData::F64(&uniform));
+            let decided = |i: &usize| pass.decided.get(*i).is_some_and(|&decided| decided);
+            let penalty = |temperature| {
+                penalties.map(|p| {
+                    let here = (0..pass.ids.len()).filter(decided).map(|i| pass.ids[i]);
+                    let seen = session.tokens().iter().chain(pass.lead).copied().chain(here);
+                    let place = |i: &usize| Place { at: first + i, own: decided(i).then(|| pass.ids[*i]) };
+                    let places: Vec<_> = positions.iter().map(place).collect();
+                    p.on(seen, &places, temperature)
+                })
+            };
             match (noise, raw) {
                 (Noise::Mask(mask), Some(mut logits)) => {
                     if let Guidance::By(scale) = guidance {
                         let without = b.kept(UNGUIDED, positions.len(), vocab_len)?;
                         logits = guided(&mut b, logits, without, scale)?;
                     }
-                    sampled(&mut b, logits, u, &ask, mask)?;
+                    sampled(&mut b, logits, u, &ask, mask, &penalty)?;
                 }
                 _ => {
-                    // The same bits either way.
-                    let (x, head) = raw.map_or((hidden, Some(head)), |raw| (raw, None));
-                    let (of, argmax) = b.token_stats(b.logits(x, head, 1.0 / ask.temperature))?;
+                    let scale = 1.0 / ask.temperature;
+                    let logits = match (raw, penalty(ask.temperature)) {
+                        (Some(raw), Some(penalty)) => {
+                            let scaled = b.scale(raw, Factor::Const(scale))?;
+                            let x = b.penalize(scaled, penalty)?;
+                            b.keep(x, LOGITS);
+                            b.logits(x, None, 1.0)
+                        }
+                        // The same bits either way.
+                        (Some(raw), None) => b.logits(raw, None, scale),
+                        (None, _) => b.logits(hidden, Some(head), scale),
+                    };
+                    let (of, argmax) = b.token_stats(logits)?;
                     let sample = b.token_sample(of, u)?;
                     [of.stats, argmax, sample].into_iter().for_each(|v| b.output(v));
                     if model.shape().self_conditioning {
@@ -457,25 +518,46 @@ fn guided(b: &mut ProgramBuilder, with: Val, without: Val, scale: f64) -> Result
     b.add(without, away)
 }
 
-/// Appends temperature, restrictions and the statistics of `logits` `[R, V]`, which become outputs.
+/// Appends temperature, penalties, restrictions and the statistics of `logits` `[R, V]`, which become outputs.
 ///
 /// The mask token is never picked. How sure the model is of what is picked counts it: that is what the reference
 /// programs' samplers do, which could pick it, too.
-fn sampled(b: &mut ProgramBuilder, logits: Val, u: Val, ask: &Ask, mask: u32) -> Result<(), ComputeError> {
+fn sampled(
+    b: &mut ProgramBuilder,
+    logits: Val,
+    u: Val,
+    ask: &Ask,
+    mask: u32,
+    penalty: &dyn Fn(f64) -> Option<Penalty>,
+) -> Result<(), ComputeError> {
+    let penalized = |b: &mut ProgramBuilder, x: Val, temperature: f64| match penalty(temperature) {
+        Some(penalty) => b.penalize(x, penalty),
+        None => Ok(x),
+    };
     let scaled = match ask.temperature == 1.0 {
         true => logits,
         false => b.scale(logits, Factor::Const(1.0 / ask.temperature))?,
     }; // [R, V]
-    let counted = if ask.raw_stats { logits } else { restricted(b, scaled, &[], ask)? };
+    let scaled = penalized(b, scaled, ask.temperature)?;
+    let counted = match (ask.raw_stats, ask.temperature == 1.0) {
+        (true, true) => scaled,
+        (true, false) => penalized(b, logits, 1.0)?,
+        (false, _) => restricted(b, scaled, &[], ask)?,
+    };
     let (of, _) = b.token_stats(b.logits(counted, None, 1.0))?;
     let stats = of.stats;
     let allowed = restricted(b, scaled, &[mask], ask)?;
     let (of, argmax) = b.token_stats(b.logits(allowed, None, 1.0))?;
     let sample = b.token_sample(of, u)?;
     [stats, argmax, sample].into_iter().for_each(|v| b.output(v));
-    if ask.worth {
+    // Nobody asks for the logits alone.
+    if ask.worth || ask.logits {
         let worth = b.pick_stats(counted, argmax, sample)?;
         b.output(worth);
+    }
+    if ask.logits {
+        let drawn_from = b.restrict(scaled, &[mask], 0, 1.0)?;
+        b.output(drawn_from);
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use redraft_compute::SeqId;
 
-use super::TapSink;
+use super::{Penalties, TapSink};
 use crate::arch::{Reading, Shape};
 use crate::{Error, Model};
 
@@ -36,11 +36,13 @@ pub struct Session {
     window: usize,
     /// The token after those in the cache, where the last pass over them predicted it.
     next: Option<u32>,
+    /// What weighs on that prediction.
+    penalties: Penalties,
 }
 
 impl Session {
     pub(crate) fn new(seq: SeqId) -> Session {
-        Session { seq, tokens: Vec::new(), first: 0, window: 0, next: None }
+        Session { seq, tokens: Vec::new(), first: 0, window: 0, next: None, penalties: Penalties::default() }
     }
 
     pub(crate) fn seq(&self) -> SeqId {
@@ -56,6 +58,14 @@ impl Session {
     /// ([`Shape::predicts_next`]).
     pub fn next(&self) -> Option<u32> {
         self.next
+    }
+
+    /// What weighs on [`next`](Self::next) from now on.
+    pub(super) fn set_penalties(&mut self, penalties: &Penalties) {
+        if self.penalties != *penalties {
+            self.penalties = penalties.clone();
+            self.next = None;
+        }
     }
 
     /// Whether sliding layers have lost tokens that no later one sees, to save memory.
@@ -131,7 +141,7 @@ impl Session {
                 found: ids.len().to_string(),
             });
         }
-        self.next = super::pass::prompt(model, self.seq, self.tokens.len(), ids, sink)?;
+        self.next = super::pass::prompt(model, self.seq, (&self.tokens, ids), &self.penalties, sink)?;
         self.tokens.extend_from_slice(ids);
         self.evict(model)
     }

@@ -22,7 +22,7 @@ use redraft_gguf::Shown;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{Digests, Generation, Request};
-use crate::sampler::{profile, sampler};
+use crate::sampler::{profile, sampler, unsaid};
 use crate::tokenizer::Tokenizer;
 use crate::{Error, Model};
 
@@ -93,6 +93,9 @@ pub struct Receipt {
     pub profile: String,
     /// All its parameters.
     pub parameters: BTreeMap<String, f64>,
+    /// Ids that are never drawn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ban: Vec<u32>,
     /// Whether the previous prediction was fed back.
     pub self_conditioning: bool,
     /// Tokens of the answer at most.
@@ -142,6 +145,7 @@ impl Receipt {
             sampler: request.sampler.name.to_string(),
             profile: request.profile.name.to_string(),
             parameters: request.params.iter().map(|(k, v)| (k.to_string(), v)).collect(),
+            ban: request.ban.clone(),
             self_conditioning: request.self_conditioning,
             max_tokens: request.max_tokens,
             context_len: request.context_len,
@@ -230,7 +234,8 @@ impl Receipt {
         }
         let sampler = sampler(&self.sampler)?;
         let parameters: Vec<(String, f64)> = self.parameters.iter().map(|(k, v)| (k.clone(), *v)).collect();
-        if let Some(missing) = sampler.params.iter().find(|p| !self.parameters.contains_key(p.name)) {
+        let said = |name: &str| self.parameters.contains_key(name) || unsaid(name).is_some();
+        if let Some(missing) = sampler.params.iter().find(|p| !said(p.name)) {
             return Err(Error::Receipt {
                 problem: format!("parameters: expected {} of the sampler {}", missing.name, sampler.name),
             });
@@ -243,6 +248,7 @@ impl Receipt {
             profile: profile(&self.profile)?,
             params: sampler.params(model.gguf().metadata(), &parameters)?,
             end_ids: self.end_ids.clone(),
+            ban: self.ban.clone(),
             self_conditioning: self.self_conditioning,
             full_logits: self.digest.full.is_some(),
             interrupt: None,
@@ -272,6 +278,7 @@ mod tests {
             sampler: "entropy-bound".into(),
             profile: "hf".into(),
             parameters: BTreeMap::from([("t_min".into(), 0.1 + 0.2), ("t_max".into(), 5e-324)]),
+            ban: vec![3, 5],
             self_conditioning: true,
             max_tokens: 1,
             context_len: 2,

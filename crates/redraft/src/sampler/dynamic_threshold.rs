@@ -10,7 +10,7 @@ pub(crate) static SPEC: SamplerSpec = SamplerSpec {
     about: "block after block, reveal as many tokens as their probabilities vouch for together",
     masks: true,
     reserved: 0,
-    params: &masks::and::<8>(
+    params: &masks::and::<11>(
         masks::BLOCKS,
         &[ParamSpec {
             name: "factor",

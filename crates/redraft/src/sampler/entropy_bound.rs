@@ -12,6 +12,8 @@ use std::collections::VecDeque;
 
 use redraft_compute::math::reduce::sum;
 
+use super::masks;
+use super::penalties::PENALTIES;
 use super::{
     Ask, Decision, ParamSpec, Params, Profile, Range, Sampler, SamplerSpec, Stability, StepView, Stop,
 };
@@ -21,56 +23,59 @@ pub(crate) static SPEC: SamplerSpec = SamplerSpec {
     about: "accept the easiest positions up to a bound on their summed entropy, re-noise the rest",
     masks: false,
     reserved: 0,
-    params: &[
-        ParamSpec {
-            name: "steps",
-            flag: "steps",
-            doc: "denoising steps of a canvas at most",
-            default: 48.0,
-            range: Range::Int { min: 1, max: 4096 },
-            gguf_key: Some("diffusion.eb_max_steps"),
-        },
-        ParamSpec {
-            name: "t_min",
-            flag: "t-min",
-            doc: "temperature that the schedule approaches at the last step",
-            default: 0.4,
-            range: Range::Float { min: 0.001, max: 100.0 },
-            gguf_key: Some("diffusion.eb_t_min"),
-        },
-        ParamSpec {
-            name: "t_max",
-            flag: "t-max",
-            doc: "temperature of the first step",
-            default: 0.8,
-            range: Range::Float { min: 0.001, max: 100.0 },
-            gguf_key: Some("diffusion.eb_t_max"),
-        },
-        ParamSpec {
-            name: "entropy_bound",
-            flag: "entropy-bound",
-            doc: "positions are accepted while the entropies of the easier ones sum up to at most this (nats)",
-            default: 0.1,
-            range: Range::Float { min: 0.0, max: 1e6 },
-            gguf_key: Some("diffusion.eb_entropy_bound"),
-        },
-        ParamSpec {
-            name: "stability",
-            flag: "stability",
-            doc: "steps for which the argmax must not change before a canvas can be done; 0 asks for none",
-            default: 1.0,
-            range: Range::Int { min: 0, max: 4096 },
-            gguf_key: Some("diffusion.eb_stability_threshold"),
-        },
-        ParamSpec {
-            name: "confidence",
-            flag: "confidence",
-            doc: "mean entropy below which a stable canvas is done (nats)",
-            default: 0.005,
-            range: Range::Float { min: 0.0, max: 1e6 },
-            gguf_key: Some("diffusion.eb_confidence_threshold"),
-        },
-    ],
+    params: &masks::and::<9>(
+        &[
+            ParamSpec {
+                name: "steps",
+                flag: "steps",
+                doc: "denoising steps of a canvas at most",
+                default: 48.0,
+                range: Range::Int { min: 1, max: 4096 },
+                gguf_key: Some("diffusion.eb_max_steps"),
+            },
+            ParamSpec {
+                name: "t_min",
+                flag: "t-min",
+                doc: "temperature that the schedule approaches at the last step",
+                default: 0.4,
+                range: Range::Float { min: 0.001, max: 100.0 },
+                gguf_key: Some("diffusion.eb_t_min"),
+            },
+            ParamSpec {
+                name: "t_max",
+                flag: "t-max",
+                doc: "temperature of the first step",
+                default: 0.8,
+                range: Range::Float { min: 0.001, max: 100.0 },
+                gguf_key: Some("diffusion.eb_t_max"),
+            },
+            ParamSpec {
+                name: "entropy_bound",
+                flag: "entropy-bound",
+                doc: "positions are accepted while the entropies of the easier ones sum up to at most this (nats)",
+                default: 0.1,
+                range: Range::Float { min: 0.0, max: 1e6 },
+                gguf_key: Some("diffusion.eb_entropy_bound"),
+            },
+            ParamSpec {
+                name: "stability",
+                flag: "stability",
+                doc: "steps for which the argmax must not change before a canvas can be done; 0 asks for none",
+                default: 1.0,
+                range: Range::Int { min: 0, max: 4096 },
+                gguf_key: Some("diffusion.eb_stability_threshold"),
+            },
+            ParamSpec {
+                name: "confidence",
+                flag: "confidence",
+                doc: "mean entropy below which a stable canvas is done (nats)",
+                default: 0.005,
+                range: Range::Float { min: 0.0, max: 1e6 },
+                gguf_key: Some("diffusion.eb_confidence_threshold"),
+            },
+        ],
+        PENALTIES,
+    ),
     create: |params, profile| Box::new(EntropyBound::new(params, profile)),
 };
 

@@ -14,7 +14,7 @@ pub(crate) static SPEC: SamplerSpec = SamplerSpec {
     about: "keep the positions of the largest entropy masked, or reveal up to a bound on the entropy",
     masks: true,
     reserved: 1,
-    params: &masks::and::<6>(
+    params: &masks::and::<9>(
         masks::ALL,
         &[ParamSpec {
             name: "entropy_bound",

@@ -4,34 +4,16 @@
 use redraft_compute::math::reduce::sum;
 
 use super::masks::{self, Draw};
-use super::{Ask, Decision, ParamSpec, Params, Range, Sampler, SamplerSpec, StepView, Stop};
+use super::{Ask, Decision, Params, Sampler, SamplerSpec, StepView, Stop};
 
 pub(crate) static SPEC: SamplerSpec = SamplerSpec {
     name: "joint-threshold",
     about: "reveal the tokens whose probability exceeds a threshold, and edit those that another one exceeds",
     masks: true,
     reserved: 0,
-    params: &masks::and::<8>(
+    params: &masks::and::<11>(
         masks::ALL,
-        &[
-            masks::threshold(0.7),
-            ParamSpec {
-                name: "edit_threshold",
-                flag: "edit-threshold",
-                doc: "a revealed token is replaced where another one has a higher probability than this",
-                default: 0.5,
-                range: Range::Float { min: 0.0, max: 1.0 },
-                gguf_key: None,
-            },
-            ParamSpec {
-                name: "post_steps",
-                flag: "post-steps",
-                doc: "steps of edits alone at most, after all positions are revealed",
-                default: 16.0,
-                range: Range::Int { min: 0, max: 65536 },
-                gguf_key: None,
-            },
-        ],
+        &[masks::threshold(0.7), masks::edit_threshold(0.5), masks::POST_STEPS],
     ),
     create: |params, _| Box::new(Joint::new(params)),
 };

@@ -4,6 +4,7 @@
 use redraft_compute::math::host::{exp, ln};
 use redraft_compute::math::reduce::sum;
 
+use super::penalties::PENALTIES;
 use super::{Ask, Decision, ParamSpec, Params, Range, Sampler, StepView, Stop};
 
 pub(super) const STEPS: ParamSpec = ParamSpec {
@@ -93,14 +94,34 @@ pub(super) const fn threshold(default: f64) -> ParamSpec {
     }
 }
 
+/// The probability above which a revealed token gives way to another one.
+pub(super) const fn edit_threshold(default: f64) -> ParamSpec {
+    ParamSpec {
+        name: "edit_threshold",
+        flag: "edit-threshold",
+        doc: "a revealed token is replaced where another one has a higher probability than this",
+        default,
+        range: Range::Float { min: 0.0, max: 1.0 },
+        gguf_key: None,
+    }
+}
+pub(super) const POST_STEPS: ParamSpec = ParamSpec {
+    name: "post_steps",
+    flag: "post-steps",
+    doc: "steps of edits alone at most, after all positions are revealed",
+    default: 16.0,
+    range: Range::Int { min: 0, max: 65536 },
+    gguf_key: None,
+};
+
 /// Parameters of all samplers of masks.
-pub(super) const ALL: &[ParamSpec] = &[STEPS, TEMPERATURE, TOP_K, TOP_P, CFG_SCALE];
+pub(super) const ALL: &[ParamSpec] = &and::<8>(&[STEPS, TEMPERATURE, TOP_K, TOP_P, CFG_SCALE], PENALTIES);
 
 /// Parameters of samplers by [`Timesteps`] that rank positions.
-pub(super) const TIMESTEPS: &[ParamSpec] = &and::<7>(ALL, &[EPS, ALG_TEMP]);
+pub(super) const TIMESTEPS: &[ParamSpec] = &and::<10>(ALL, &[EPS, ALG_TEMP]);
 
 /// Parameters of samplers by [`Blocks`], as far as all have them.
-pub(super) const BLOCKS: &[ParamSpec] = &and::<7>(ALL, &[BLOCK_LENGTH, END_LAST]);
+pub(super) const BLOCKS: &[ParamSpec] = &and::<10>(ALL, &[BLOCK_LENGTH, END_LAST]);
 
 /// Some parameters and some more, `N` in all.
 pub(super) const fn and<const N: usize>(some: &[ParamSpec], more: &[ParamSpec]) -> [ParamSpec; N] {

@@ -2,6 +2,7 @@
 //! One file each, and the list [`SAMPLERS`].
 
 mod dynamic_threshold;
+mod edit;
 mod entropy;
 mod entropy_bound;
 mod entropy_bound_monotone;
@@ -10,6 +11,7 @@ mod low_confidence;
 mod maskgit_plus;
 mod masks;
 mod origin;
+mod penalties;
 mod profile;
 mod random;
 mod threshold;
@@ -23,6 +25,7 @@ pub(crate) use self::entropy::SPEC as ENTROPY;
 pub(crate) use self::entropy_bound::SPEC as ENTROPY_BOUND;
 pub(crate) use self::entropy_bound_monotone::SPEC as ENTROPY_BOUND_MONOTONE;
 pub(crate) use self::low_confidence::SPEC as LOW_CONFIDENCE;
+pub(crate) use self::penalties::unsaid;
 pub use self::profile::{Commit, PROFILES, Profile, PromptWindow, Stability, profile};
 pub(crate) use self::threshold::SPEC as THRESHOLD;
 use crate::Error;
@@ -134,6 +137,10 @@ pub struct StepView<'a> {
     pub second: &'a [f32],
     /// Logit of the sample; empty unless [`Ask::worth`].
     pub sampled: &'a [f32],
+    /// Logits that ids are drawn from, before top-k and top-p, `[canvas, V]`; empty unless [`Ask::logits`].
+    pub logits: &'a [f32],
+    /// The mask token; 0 in canvases of random tokens.
+    pub mask: u32,
     /// Fresh uniform ids, for positions that are not accepted.
     pub renoise: &'a [u32],
     /// Numbers in (0, 1) for samplers that choose positions at random.
@@ -162,6 +169,8 @@ pub struct Ask {
     pub worth: bool,
     /// Decided positions are predicted, too, and may change.
     pub edit: bool,
+    /// [`StepView::logits`] are wanted.
+    pub logits: bool,
 }
 
 impl Default for Ask {
@@ -175,6 +184,7 @@ impl Default for Ask {
             raw_stats: false,
             worth: false,
             edit: false,
+            logits: false,
         }
     }
 }
@@ -265,6 +275,7 @@ pub static SAMPLERS: &[&SamplerSpec] = &[
     &threshold::SPEC,
     &dynamic_threshold::SPEC,
     &joint_threshold::SPEC,
+    &edit::SPEC,
     &entropy_bound_monotone::SPEC,
 ];
 

@@ -9,6 +9,6 @@ pub(crate) static SPEC: SamplerSpec = SamplerSpec {
     about: "reveal positions by chance, as the schedule says on average",
     masks: true,
     reserved: 0,
-    params: &masks::and::<6>(masks::ALL, &[masks::EPS]),
+    params: &masks::and::<9>(masks::ALL, &[masks::EPS]),
     create: |params, _| Box::new(Timesteps::new(params, None, false)),
 };

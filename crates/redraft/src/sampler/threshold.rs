@@ -10,7 +10,7 @@ pub(crate) static SPEC: SamplerSpec = SamplerSpec {
     about: "block after block, reveal the tokens whose probability exceeds a threshold",
     masks: true,
     reserved: 0,
-    params: &masks::and::<8>(masks::BLOCKS, &[masks::threshold(0.9)]),
+    params: &masks::and::<11>(masks::BLOCKS, &[masks::threshold(0.9)]),
     create: |params, _| {
         let threshold = params.get("threshold");
         // The probabilities that tokens are drawn by; where none is drawn, those of the model.

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{GenerationRecorder, PassRecorder, TraceFile, whole};
 use crate::arch::{Noise, Reading};
 use crate::engine::{CanvasPass, Draws, Philox, Previous, Request, Session, canvas_pass, generate};
-use crate::sampler::{PROFILES, ParamSpec, Profile, SamplerSpec, profile, sampler};
+use crate::sampler::{PROFILES, ParamSpec, Profile, SamplerSpec, profile, sampler, unsaid};
 use crate::{Error, Model};
 
 /// Takes every input from `golden` (prompt, chunks, canvas, `sc_logits`; or a recorded trajectory with its
@@ -129,6 +129,7 @@ struct Config {
     /// Parameters of the sampler.
     parameters: Vec<(String, f64)>,
     end_ids: Vec<u32>,
+    ban: Vec<u32>,
 }
 
 /// The name of a parameter of a sampler in the metadata `config`, which other programs know.
@@ -149,13 +150,29 @@ fn config(golden: &TraceFile, spec: &SamplerSpec) -> Result<Config, Error> {
     let c: serde_json::Map<String, Value> = serde_json::from_str(text).map_err(|e| wrong(e.to_string()))?;
     let number = |p: &ParamSpec| {
         let name = golden_name(p.name);
-        let found = c.get(name).and_then(Value::as_f64);
+        let found = c.get(name).map_or(unsaid(p.name), Value::as_f64);
         found.map(|x| (p.name.to_string(), x)).ok_or_else(|| wrong(format!("{name}: expected a number")))
     };
     let parameters = spec.params.iter().map(number).collect::<Result<_, _>>()?;
-    let eos = c.get("eos").cloned().unwrap_or_default();
-    let eos: Eos = serde_json::from_value(eos).map_err(|e| wrong(format!("eos: {e}")))?;
-    Ok(Config { parameters, end_ids: eos.ids() })
+    Ok(Config { parameters, end_ids: ends(golden)?, ban: banned(golden)? })
+}
+
+/// Ids that were never drawn, in the metadata `config`; none where it does not say.
+pub(super) fn banned(golden: &TraceFile) -> Result<Vec<u32>, Error> {
+    setting(golden, "ban")
+}
+
+/// Ids that end an answer, in the metadata `config`; none where it does not say.
+pub(super) fn ends(golden: &TraceFile) -> Result<Vec<u32>, Error> {
+    setting(golden, "eos").map(Eos::ids)
+}
+
+/// A setting of the metadata `config`, or its default.
+fn setting<T: serde::de::DeserializeOwned + Default>(golden: &TraceFile, name: &str) -> Result<T, Error> {
+    let wrong = |e: serde_json::Error| golden.wrong(format!("metadata `config`: {name}: {e}"));
+    let text = golden.metadata.get("config").map_or("{}", String::as_str);
+    let mut c: serde_json::Map<String, Value> = serde_json::from_str(text).map_err(wrong)?;
+    c.remove(name).map_or(Ok(T::default()), |value| serde_json::from_value(value).map_err(wrong))
 }
 
 /// End ids, as recordings of different origin write them.
@@ -258,7 +275,7 @@ fn trajectory(
         Some(name) => sampler(name)?,
         None => model.sampler()?,
     };
-    let Config { parameters, end_ids } = config(golden, spec)?;
+    let Config { parameters, end_ids, ban } = config(golden, spec)?;
     let draws = recorded(model, golden)?;
     let n_canvases = draws.first.len() - 1;
     let prompt = golden.ids("prompt_ids")?;
@@ -278,6 +295,7 @@ fn trajectory(
         profile: profile_of(golden)?,
         sampler: spec,
         end_ids,
+        ban,
         self_conditioning: self_conditioning_of(golden)?,
         full_logits: golden.tensors.contains_key("raw_logits_step"),
         interrupt,

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use serde_json::Value;
 
+use super::like::{banned, ends};
 use super::{Elements, PassRecorder, TraceFile};
 use crate::arch::{Noise, Reading};
 use crate::engine::{CanvasPass, Draws, Event, Philox, Request, Session, StepEvent, canvas_pass, generate};
@@ -235,7 +236,8 @@ pub(super) fn trajectory(
         sampler,
         params,
         profile: &PROFILES[0],
-        end_ids: Vec::new(),
+        end_ids: ends(golden)?,
+        ban: banned(golden)?,
         self_conditioning: false,
         full_logits: false,
         interrupt,
@@ -337,6 +339,7 @@ mod tests {
             params: model.params(spec, &parameters).unwrap(),
             profile: &PROFILES[0],
             end_ids: Vec::new(),
+            ban: Vec::new(),
             self_conditioning: false,
             full_logits: false,
             interrupt: Some(Arc::clone(&stop)),

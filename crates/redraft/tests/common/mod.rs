@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use redraft::compute::{Numerics, TapData, TapKey, Val};
 use redraft::engine::{Request, TapSink};
 use redraft::gguf::{DType, Gguf, GgufWriter, Metadata, codec};
+use redraft::sampler::SamplerSpec;
 use redraft::trace::{Limits, Preset, TraceFile, compare, golden_name, like};
 use redraft::{Error, LoadOptions, Model};
 
@@ -58,7 +59,14 @@ pub(crate) fn open(file: &str, options: &LoadOptions) -> Model {
 /// The settings of a request as a recording has them.
 pub(crate) fn config(request: &Request) -> String {
     let settings = request.params.iter().map(|(name, x)| (golden_name(name).to_string(), x.into()));
-    serde_json::Value::Object(settings.collect()).to_string()
+    let ban = ("ban".to_string(), request.ban.clone().into());
+    serde_json::Value::Object(settings.chain([ban]).collect()).to_string()
+}
+
+/// Two tokens that delete and insert positions, for samplers that need such.
+pub(crate) fn commands(spec: &SamplerSpec) -> Vec<(&'static str, f64)> {
+    let all = [("delete_token", 300.0), ("split_token", 301.0)];
+    all.into_iter().filter(|(name, _)| spec.params.iter().any(|p| p.name == *name)).collect()
 }
 
 /// The file with other metadata, on one thread.

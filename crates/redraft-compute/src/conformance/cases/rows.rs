@@ -2,7 +2,7 @@
 
 use super::{Case, Data, Noise, Setup, Spread, Weights, push, single};
 use crate::Numerics::Exact;
-use crate::op::{Activation, ExpertGroups, Factor, RopeStyle, RouterScore, Routing};
+use crate::op::{Activation, ExpertGroups, Factor, Penalty, RopeStyle, RouterScore, Routing};
 use crate::{ComputeError, Kind, ProgramBuilder};
 
 const COLS: [usize; 9] = [1, 2, 15, 16, 17, 33, 100, 257, 1025];
@@ -41,6 +41,10 @@ pub(super) fn add(list: &mut Vec<Case>) {
             {
                 let name = format!("{vocab} ids {spread:?}, top_k {top_k}, top_p {top_p}");
                 push(list, "Restrict", Exact, name, move || restrict(vocab, spread, top_k, top_p));
+            }
+            for (repetition, presence) in [(1.0, 0.0), (1.3, 0.0), (0.7, -2.5), (1.0, 0.9), (3.0, 1e-3)] {
+                let name = format!("{vocab} ids {spread:?}, repetition {repetition}, presence {presence}");
+                push(list, "Penalize", Exact, name, move || penalize(vocab, spread, repetition, presence));
             }
             let name = format!("{vocab} ids {spread:?}");
             push(list, "PickStats", Exact, name, move || pick_stats(vocab, spread));
@@ -188,6 +192,22 @@ fn rope(style: RopeStyle, head_dim: usize, n_rot: usize) -> Result<Setup, Comput
 fn restrict(vocab: usize, spread: Spread, top_k: usize, top_p: f64) -> Result<Setup, ComputeError> {
     let ban: &[u32] = if vocab > 2 { &[0, vocab as u32 - 2] } else { &[] };
     unary(vocab, spread, |b, x| b.restrict(x, ban, top_k, top_p))
+}
+
+/// Every third id was seen; rows except one of them, one that was not, or none. The last id but one is banned, in two
+/// rows the first two as well.
+fn penalize(vocab: usize, spread: Spread, repetition: f64, presence: f64) -> Result<Setup, ComputeError> {
+    let last = vocab as u32 - 1;
+    let by = Penalty {
+        seen: (0..vocab as u32).step_by(3).collect(),
+        except: vec![Some(0), None, Some(last / 3 * 3), Some(1), None],
+        repetition,
+        presence,
+        ban: last.checked_sub(1).into_iter().collect(),
+        early_rows: 2,
+        early_ban: if vocab > 2 { vec![0, 1] } else { Vec::new() },
+    };
+    unary(vocab, spread, |b, x| b.penalize(x, by))
 }
 
 fn pick_stats(vocab: usize, spread: Spread) -> Result<Setup, ComputeError> {

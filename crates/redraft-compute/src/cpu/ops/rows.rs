@@ -101,6 +101,16 @@ pub(crate) fn rope(cpu: &mut Cpu, o: &op::Rope, cx: &mut Cx<'_>) -> Result<(), C
     Ok(())
 }
 
+/// The row of the reference: a copy, and some ids changed.
+pub(crate) fn penalize(cpu: &mut Cpu, o: &op::Penalize, cx: &mut Cx<'_>) -> Result<(), ComputeError> {
+    let mut out = cx.take_real(o.out);
+    let (x, n) = (cx.real(o.logits), o.logits.cols());
+    let mut rows: Vec<_> = out.chunks_exact_mut(n).collect();
+    cpu.pool.items(&mut rows, |_, t, out| choice::penalize_row::<F32>(&o.by, t, &x[t * n..][..n], out));
+    cx.put_real(o.out, out);
+    Ok(())
+}
+
 /// The row of the reference: selections and few exponentials, next to a product with the whole vocabulary.
 pub(crate) fn restrict(cpu: &mut Cpu, o: &op::Restrict, cx: &mut Cx<'_>) -> Result<(), ComputeError> {
     let mut out = cx.take_real(o.out);
