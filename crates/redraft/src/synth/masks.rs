@@ -275,12 +275,12 @@ const MDLM: Sizes = Sizes {
 
 const BD3LM: Sizes = Sizes { name: "Qwen 3 0.6B A2D BD3LM", block_len: Some(32), ..MDLM };
 
-/// A model of the same kind with two to four million weights. Its rows are whole super-blocks in some tensors and not in
+/// A model of the same kind with two to five million weights. Its rows are whole super-blocks in some tensors and not in
 /// others.
 pub(super) fn tiny(name: &'static str, s: Sizes) -> Sizes {
     Sizes {
         name,
-        size_label: "3M",
+        size_label: if s.experts.is_some() { "4M" } else { "2M" },
         n_layers: 4,
         context_len: 4096,
         d_model: 256,
