@@ -2,7 +2,7 @@
 """Makes testdata/block-diffusion: tiny models of families that read block by block, and of one that can, and what
 they must compute.
 
-    pip install gguf numpy
+    pip install gguf==0.19.0 numpy==2.4.6
     python scripts/make_block_diffusion_goldens.py testdata
     pip install torch transformers
     python scripts/make_block_diffusion_goldens.py testdata --check
@@ -30,6 +30,8 @@ from pathlib import Path
 
 import numpy as np
 from gguf import GGMLQuantizationType, GGUFWriter, quants
+
+from golden_files import finish_model, save, stored_as_f32
 
 V, D, LAYERS = 512, 64, 2
 COMMON = dict(heads=4, kv=2, eps=1e-6, base=1e6, bias=False, norms=False, experts=None, shifted=False)
@@ -75,10 +77,6 @@ def weights(c, seed):
     return {n: x if stored_as_f32(n, x) else bf16(x) for n, x in w.items()}
 
 
-def stored_as_f32(name, x):
-    return x.ndim == 1 or "gate_inp" in name
-
-
 def bf16(x):
     return quants.dequantize(quants.quantize(x, GGMLQuantizationType.BF16), GGMLQuantizationType.BF16)
 
@@ -113,15 +111,7 @@ def write_model(path, arch, c, w, vocab):
     g.add_pad_token_id(vocab["pad"])
     g.add_mask_token_id(MASK)
     g.add_add_bos_token(False)
-    for name, x in w.items():
-        if stored_as_f32(name, x):
-            g.add_tensor(name, x)
-        else:
-            g.add_tensor(name, quants.quantize(x, GGMLQuantizationType.BF16), raw_dtype=GGMLQuantizationType.BF16)
-    g.write_header_to_file()
-    g.write_kv_data_to_file()
-    g.write_tensors_to_file()
-    g.close()
+    finish_model(g, w, GGMLQuantizationType.BF16)
 
 
 # --- the forward pass
@@ -321,22 +311,7 @@ def trajectory(rows, final, prompt):
     return {n: np.array([r[n] for r in rows]) for n in names} | {"final": final, "prompt_ids": np.array(prompt)}
 
 
-# --- files
-
-def save(path, tensors, metadata):
-    kinds = {"float64": "F64", "int32": "I32", "uint8": "U8"}
-    tensors = {n: x.astype(np.int32) if x.dtype.kind == "i" else x for n, x in tensors.items()}
-    order = sorted(tensors, key=lambda n: (-tensors[n].itemsize, n))
-    head, at, data = {"__metadata__": metadata}, 0, b""
-    for n in order:
-        raw = np.ascontiguousarray(tensors[n]).tobytes()
-        head[n] = {"dtype": kinds[str(tensors[n].dtype)], "shape": list(tensors[n].shape),
-                   "data_offsets": [at, at + len(raw)]}
-        at, data = at + len(raw), data + raw
-    text = json.dumps(head).encode()
-    text += b" " * (-len(text) % 8)
-    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
-
+# --- cases
 
 def forward_case(c, w, r):
     block = c["block"] or 8

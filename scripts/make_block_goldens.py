@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes testdata/blocks and testdata/gguf from reference implementations, and the tables of grids.
 
-    pip install gguf==0.19.0 numpy
+    pip install gguf==0.19.0 numpy==2.4.6
     python scripts/make_block_goldens.py --model redraft-tiny-bf16.gguf --ggml libggml-base.so testdata
     python scripts/make_block_goldens.py --grids crates/redraft-gguf/src/quant/iq_grids.rs
 

@@ -11,14 +11,16 @@ Two runs write the same bytes.
 With --check (and llama-cpp-python 0.3.36) the forward pass is compared with llama.cpp's `bailingmoe2`, which has the same
 layers under a causal or a full mask.
 """
+import argparse
 import ctypes
 import json
-import sys
 import tempfile
 from pathlib import Path
 
 import gguf
 import numpy as np
+
+import golden_files
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "testdata/llada2"
@@ -230,28 +232,13 @@ def write_model(w, path, arch="llada2", kind=gguf.GGMLQuantizationType.BF16):
     g.add_token_list(v["tokens"]), g.add_token_types(v["types"]), g.add_token_merges(merges)
     g.add_bos_token_id(v["bos"]), g.add_eos_token_id(v["eos"]), g.add_pad_token_id(v["pad"]), g.add_mask_token_id(MASK)
     g.add_add_bos_token(False)
-    for name, x in w.items():
-        name += "" if name.endswith(".bias") else ".weight"
-        if x.ndim == 1 or name.endswith("ffn_gate_inp.weight"):
-            g.add_tensor(name, x)
-        else:
-            g.add_tensor(name, gguf.quants.quantize(x, kind), raw_dtype=kind)
-    g.write_header_to_file(), g.write_kv_data_to_file(), g.write_tensors_to_file(), g.close()
+    full = {name if name.endswith(".bias") else name + ".weight": x for name, x in w.items()}
+    golden_files.finish_model(g, full, kind)
 
 
 def save(name, tensors, metadata):
-    """A safetensors file with keys in order, which that library does not promise of its metadata."""
-    kinds = {np.dtype("f8"): "F64", np.dtype("f4"): "F32", np.dtype("i4"): "I32", np.dtype("u1"): "U8"}
-    header, at = {"__metadata__": {"case": name, "model": FILE, **metadata}}, 0
-    # Larger elements first, so that all are aligned.
-    tensors = sorted(tensors.items(), key=lambda t: (-t[1].dtype.itemsize, t[0]))
-    for key, x in tensors:
-        header[key] = {"dtype": kinds[x.dtype], "shape": list(x.shape), "data_offsets": [at, at + x.nbytes]}
-        at += x.nbytes
-    head = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
-    head += b" " * (-len(head) % 8)
-    with open(OUT / "cases" / f"llada2-tiny.BF16.{name}.safetensors", "wb") as f:
-        f.write(len(head).to_bytes(8, "little") + head + b"".join(np.ascontiguousarray(x).tobytes() for _, x in tensors))
+    path = OUT / "cases" / f"llada2-tiny.BF16.{name}.safetensors"
+    golden_files.save(path, tensors, {"case": name, "model": FILE, **metadata}, sort_keys=True, separators=(",", ":"))
 
 
 def penalized(logits, x, start, repetition_penalty=1, presence_penalty=0, ban=()):
@@ -478,7 +465,9 @@ def check():
 
 
 def main():
-    if "--check" in sys.argv:
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("--check", action="store_true", help="compare with llama.cpp and write nothing")
+    if ap.parse_args().check:
         return check()
     for folder in ("models", "cases"):
         (OUT / folder).mkdir(parents=True, exist_ok=True)

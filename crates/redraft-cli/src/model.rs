@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use redraft::compute::Precision;
 use redraft::gguf::{Gguf, OpenOptions, Shown, available_memory, is_cached};
 use redraft::receipt::ModelDigests;
@@ -11,10 +12,11 @@ use redraft::tokenizer::Tokenizer;
 use redraft::{Error, Model, file_type_name};
 use serde::Serialize;
 
+use crate::args::left_out;
 use crate::args::model::ModelArgs;
 use crate::files::{about_file, refuse_special};
 use crate::out::Out;
-use crate::ui::progress::{Bytes, human_bytes};
+use crate::ui::progress::{Bytes, counted, human_bytes, human_time};
 
 /// A model, and how long it took to load.
 pub(crate) struct Loaded {
@@ -57,18 +59,24 @@ fn open_checked(
     out: Out,
 ) -> anyhow::Result<Loaded> {
     let start = Instant::now();
-    let options = args.load_options(precision);
+    let (options, left_out) = args.load_options(precision);
+    left_out.iter().for_each(|note| out.note(note));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     if let Some(n) = args.threads.filter(|&n| n > cores) {
         out.warn(&format!("{n} threads on {cores} cores wait for each other: slower than -t {cores}"));
     }
     let model = match &args.model {
-        None => Model::embedded(&options)?,
+        None => {
+            let mut model = Model::embedded(&options)?;
+            set_kv_type(&mut model, args, out)?;
+            model
+        }
         Some(path) => {
             let what = path.file_name().map_or_else(|| "model".into(), |n| n.to_string_lossy().into_owned());
             refuse_special(path, "a GGUF file")?;
-            let model = Model::open(path, &options).map_err(|e| about_file(e, path))?;
+            let mut model = Model::open(path, &options).map_err(|e| about_file(e, path))?;
             check(&model).map_err(|e| about_file(e, path))?;
+            set_kv_type(&mut model, args, out)?;
             note_refused_maps(model.gguf(), out);
             let size = mapped_bytes(model.gguf());
             let free = available_memory().unwrap_or(u64::MAX);
@@ -95,18 +103,33 @@ fn open_checked(
     let load = start.elapsed();
     let c = model.backend().capabilities();
     out.note(&format!(
-        "model {} ({}, {}, {} of weights), backend {} ({}, {} threads), numerics {}, loaded in {:.2} s",
+        "model {} ({}, {}, {} of weights), backend {} ({}, {}), numerics {}, loaded in {}",
         Shown(model.name()),
         model.arch().name,
         file_type_name(model.gguf()),
         human_bytes(model.weights_bytes()),
         c.backend,
         c.level,
-        c.threads,
+        counted(c.threads, "thread"),
         model.numerics().name(),
-        load.as_secs_f64()
+        human_time(load)
     ));
     Ok(Loaded { model, load })
+}
+
+/// Sets the number type of keys and values that is asked for.
+///
+/// # Errors
+/// It does not go with the model or its precision, and a flag asks for it.
+fn set_kv_type(model: &mut Model, args: &ModelArgs, out: Out) -> anyhow::Result<()> {
+    let Some(kv_type) = args.kv_type else { return Ok(()) };
+    match model.set_kv_type(kv_type) {
+        Err(e) if args.given.from_environment("kv_type") => {
+            out.note(&left_out("kv_type", kv_type.name(), e));
+            Ok(())
+        }
+        done => done.context("--kv-type"),
+    }
 }
 
 /// Bytes of the files that are mapped.
@@ -158,10 +181,10 @@ fn with_bar<T>(
         bar.set(done, total);
         !stop.load(Ordering::Relaxed)
     });
-    let took = bar.finish().as_secs_f64();
+    let took = bar.finish();
     let done = done?;
-    let rate = human_bytes((size as f64 / took.max(1e-9)) as u64);
-    out.note(&format!("{what}: {} in {took:.2} s, {rate}/s", human_bytes(size)));
+    let rate = human_bytes((size as f64 / took.as_secs_f64().max(1e-9)) as u64);
+    out.note(&format!("{what}: {} in {}, {rate}/s", human_bytes(size), human_time(took)));
     Ok(done)
 }
 

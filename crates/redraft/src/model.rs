@@ -89,18 +89,11 @@ impl Model {
         if let Some(asked) = options.numerics {
             asked.check(options.precision)?;
         }
-        options.kv_type.check(options.precision)?;
         let mut notes = Vec::new();
         let spec = arch_of(gguf.metadata())?;
         let mut loader = WeightLoader::new(&gguf);
         let arch = (spec.load)(&gguf, &mut loader, &mut notes)?;
-        if arch.shape().reading == Reading::Whole && options.kv_type != KvType::F32 {
-            return Err(Error::Request {
-                what: "type of the KV cache".into(),
-                expected: "none: models that read prompt and answer in one pass have no cache".into(),
-                found: options.kv_type.name().into(),
-            });
-        }
+        check_kv_type(options.kv_type, options.precision, arch.shape())?;
         let (table, unused) = loader.finish()?;
         let weights = Arc::new(table);
         let tokenizer = Arc::new(Tokenizer::from_gguf(gguf.metadata())?);
@@ -206,6 +199,17 @@ impl Model {
         self.kv_type
     }
 
+    /// Changes the number type of keys and values, for sessions to come.
+    ///
+    /// # Errors
+    /// As for [`LoadOptions::kv_type`]: [`Error::Compute`] where the precision has no such type, [`Error::Request`] where
+    /// the model has no cache.
+    pub fn set_kv_type(&mut self, kv_type: KvType) -> Result<(), Error> {
+        check_kv_type(kv_type, self.backend.capabilities().precision, self.shape())?;
+        self.kv_type = kv_type;
+        Ok(())
+    }
+
     /// `general.name`, or the architecture's.
     pub fn name(&self) -> &str {
         self.gguf.metadata().opt_str("general.name").ok().flatten().unwrap_or(self.spec.name)
@@ -293,6 +297,19 @@ impl Model {
     pub fn close(&mut self, session: Session) {
         self.backend.seq_free(session.seq());
     }
+}
+
+/// Whether keys and values of a model can be of a type.
+fn check_kv_type(kv_type: KvType, precision: Precision, shape: &Shape) -> Result<(), Error> {
+    kv_type.check(precision)?;
+    if shape.reading == Reading::Whole && kv_type != KvType::F32 {
+        return Err(Error::Request {
+            what: "type of the KV cache".into(),
+            expected: "none: models that read prompt and answer in one pass have no cache".into(),
+            found: kv_type.name().into(),
+        });
+    }
+    Ok(())
 }
 
 /// SHA-256 of everything before the tensor data, in hexadecimal; of a split model, of that part of all files, one

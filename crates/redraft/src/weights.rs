@@ -50,7 +50,7 @@ impl<'a> WeightLoader<'a> {
     }
 
     /// A vector of `n` finite elements, for one that decides something and would not show in a result.
-    pub fn finite_vector(&mut self, name: &str, n: usize) -> WeightId {
+    pub(crate) fn finite_vector(&mut self, name: &str, n: usize) -> WeightId {
         let id = self.vector(name, n);
         let damaged = self.table.get(id).ok().and_then(Weight::first_not_finite);
         if let Some(([.., col], value)) = damaged {

@@ -324,3 +324,21 @@ fn images_are_refused() {
     }
     ask(json!({"type": "text", "text": "an image"})).unwrap();
 }
+
+/// The table of `docs/chat.md` has the built-in templates in their order, with their markers.
+#[test]
+fn the_table_of_built_in_templates_is_the_list() {
+    let docs = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/chat.md")).unwrap();
+    let rows = docs.split("### Built-in templates").nth(1).unwrap().split("### ").next().unwrap();
+    // A bar in a cell has a backslash before it.
+    let rows = rows.lines().filter(|l| l.starts_with("| `")).map(|l| l.replace("\\|", "¦"));
+    let cells = rows.map(|l| l.split('|').map(|c| c.trim().replace('¦', "|")).collect::<Vec<_>>());
+    let listed: Vec<(String, String)> = cells.map(|c| (c[1].clone(), c[3].clone())).collect();
+    let markers = |t: &BuiltinTemplate| match t.markers {
+        [] => "none".to_string(),
+        all => all.iter().map(|m| format!("`{m}`")).collect::<Vec<_>>().join(", "),
+    };
+    let expected: Vec<(String, String)> =
+        BUILTIN_TEMPLATES.iter().map(|t| (format!("`{}`", t.name), markers(t))).collect();
+    assert_eq!(listed, expected);
+}

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::model::ModelReport;
-use crate::ui::progress::human_bytes;
+use crate::ui::progress::{counted, human_bytes};
 use crate::version::VERSION;
 
 /// The object of `run --json`. Field names are part of the program's contract.
@@ -214,12 +214,12 @@ impl Report {
 
     /// One line for people.
     pub(crate) fn summary(&self) -> String {
-        let (n, canvases, steps) =
-            (self.usage.completion_tokens, self.diffusion.canvases.len(), self.steps());
+        let canvases = self.diffusion.canvases.len();
         format!(
-            "[{n} token{} in {canvases} canvas{} and {steps} steps, {:.2} s, {:.1} tok/s]",
-            if n == 1 { "" } else { "s" },
+            "[{} in {canvases} canvas{} and {}, {:.2} s, {:.1} tok/s]",
+            counted(self.usage.completion_tokens, "token"),
             if canvases == 1 { "" } else { "es" },
+            counted(self.steps(), "step"),
             self.timings.total_ms / 1e3,
             self.timings.wall_tok_s
         )
@@ -232,8 +232,8 @@ impl Report {
             self.diffusion.canvases.iter().map(|c| format!("{} {}", c.steps, c.stop)).collect();
         vec![
             format!(
-                "{} tokens ({}), {:.2} per forward pass; steps of each canvas: {}",
-                self.usage.completion_tokens,
+                "{} ({}), {:.2} per forward pass; steps of each canvas: {}",
+                counted(self.usage.completion_tokens, "token"),
                 self.finish_reason,
                 self.diffusion.tokens_per_forward,
                 canvases.join(", ")
@@ -256,7 +256,7 @@ impl Report {
                     .peak_rss_bytes
                     .map_or(String::new(), |b| format!(", peak memory {}", human_bytes(b)))
             ),
-            format!("seed {}, digest of the ids {}", self.seed, self.digest.ids),
+            format!("digest of the ids {}", self.digest.ids),
         ]
     }
 }

@@ -6,17 +6,23 @@ use std::str::FromStr;
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use redraft::Model;
+use redraft::arch::Noise;
 use redraft::engine::{Request, default_max_tokens};
 use redraft::sampler::{PROFILES, profile};
 use redraft::tokenizer::Specials;
 
 use super::model::at_least_one;
 use super::sampler::SamplerArgs;
+use super::{Given, left_out};
 
 /// Options of commands that generate.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Generation")]
 pub(crate) struct GenerateArgs {
+    // First, since the others take what they read.
+    #[command(flatten)]
+    given: Given,
+
     /// Tokens of the answer at most, exactly: whole canvases are denoised, and the text is cut. For models that write an
     /// answer as one canvas, its length [default: 512, or the model's, or what the context leaves].
     #[arg(short = 'n', long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, env = "REDRAFT_MAX_TOKENS")]
@@ -126,14 +132,40 @@ impl GenerateArgs {
     /// For commands that answer one prompt.
     ///
     /// # Errors
-    /// `--ctx-overflow slide`, which means nothing there.
+    /// `--ctx-overflow slide`, which means nothing there. That of the environment is left out.
     pub(crate) fn refuse_slide(&self, because: &str) -> anyhow::Result<()> {
         anyhow::ensure!(
-            self.ctx_overflow == CtxOverflow::Error,
+            self.ctx_overflow == CtxOverflow::Error || self.given.from_environment("ctx_overflow"),
             "--ctx-overflow slide leaves out the oldest turns of a conversation, and {because}: use `redraft \
              chat`, shorten the prompt, or raise --ctx"
         );
         Ok(())
+    }
+
+    /// Notes on what of the environment does not apply to a model, or to an answer that is no `conversation`.
+    pub(crate) fn left_out(&self, model: &Model, conversation: bool) -> Vec<String> {
+        let mut notes = self.sampler.left_out(model);
+        if let Some(name) = &self.profile
+            && self.explicit_profile(model).is_none()
+        {
+            notes.push(left_out("profile", name, format!("{} has one only", model.arch().name)));
+        }
+        if self.ctx_overflow == CtxOverflow::Slide
+            && !conversation
+            && self.given.from_environment("ctx_overflow")
+        {
+            notes.push(left_out("ctx_overflow", "slide", "there are no earlier turns"));
+        }
+        notes
+    }
+
+    /// The profile that is asked for. Models of masks have the first one only; another of the environment is left out.
+    pub(crate) fn explicit_profile(&self, model: &Model) -> Option<&str> {
+        let applies = |name: &&str| {
+            let masks = matches!(model.shape().noise, Noise::Mask(_));
+            !(masks && *name != PROFILES[0].name && self.given.from_environment("profile"))
+        };
+        self.profile.as_deref().filter(applies)
     }
 
     /// Context length in tokens.
@@ -192,7 +224,7 @@ impl GenerateArgs {
             context_len,
             sampler,
             params,
-            profile: profile(self.profile.as_deref().unwrap_or(PROFILES[0].name))?,
+            profile: profile(self.explicit_profile(model).unwrap_or(PROFILES[0].name))?,
             end_ids: model.tokenizer().end_ids(),
             ban: self.banned(model)?,
             self_conditioning: !self.no_self_conditioning,

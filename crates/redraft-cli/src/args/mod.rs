@@ -37,7 +37,7 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 
-    /// Print the version; with -v also what this program was built with.
+    /// Print the version, with no command after it; with -v also what this program was built with.
     #[arg(short = 'V', long)]
     pub(crate) version: bool,
 
@@ -70,16 +70,38 @@ pub(crate) enum Command {
     Bench(Box<cmd::bench::Args>),
 }
 
-/// Ids of the arguments that stand on the command line, as opposed to the environment and defaults. The first field of
+/// Ids of the arguments that stand on the command line or in the environment, as opposed to defaults. The first field of
 /// its struct: each field takes the arguments that it reads.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Given(Vec<String>);
+pub(crate) struct Given {
+    flags: Vec<String>,
+    environment: Vec<String>,
+}
 
 impl Given {
     /// The first one of a group that is given, by its flag.
     pub(crate) fn first_of(&self, ids: &[&str]) -> Option<String> {
-        self.0.iter().find(|id| ids.contains(&id.as_str())).map(|id| format!("--{}", id.replace('_', "-")))
+        self.flags
+            .iter()
+            .find(|id| ids.contains(&id.as_str()))
+            .map(|id| format!("--{}", id.replace('_', "-")))
     }
+
+    /// Whether the value of an argument is the environment's. One that does not apply to what is done is left out with a
+    /// note; one from a flag is an error.
+    pub(crate) fn from_environment(&self, id: &str) -> bool {
+        self.environment.iter().any(|e| e == id)
+    }
+
+    /// Takes the environment's value of an argument for one that something else says.
+    pub(crate) fn forget(&mut self, id: &str) {
+        self.environment.retain(|e| e != id);
+    }
+}
+
+/// What to say of a value of the environment that does not apply.
+pub(crate) fn left_out(id: &str, value: impl std::fmt::Display, because: impl std::fmt::Display) -> String {
+    format!("REDRAFT_{}={value} is left out: {because}", id.to_uppercase())
 }
 
 impl clap::Args for Given {
@@ -94,8 +116,13 @@ impl clap::Args for Given {
 
 impl clap::FromArgMatches for Given {
     fn from_arg_matches(matches: &clap::ArgMatches) -> Result<Given, clap::Error> {
-        let given = |id: &&str| matches.value_source(id) == Some(clap::parser::ValueSource::CommandLine);
-        Ok(Given(matches.ids().map(clap::Id::as_str).filter(given).map(String::from).collect()))
+        use clap::parser::ValueSource::{CommandLine, EnvVariable};
+        let of = |source| {
+            let ids =
+                matches.ids().map(clap::Id::as_str).filter(|id| matches.value_source(id) == Some(source));
+            ids.map(String::from).collect()
+        };
+        Ok(Given { flags: of(CommandLine), environment: of(EnvVariable) })
     }
 
     fn update_from_arg_matches(&mut self, matches: &clap::ArgMatches) -> Result<(), clap::Error> {

@@ -7,10 +7,16 @@ use redraft::LoadOptions;
 use redraft::compute::cpu::MAX_THREADS;
 use redraft::compute::{BACKENDS, KvType, Numerics, Precision};
 
+use super::{Given, left_out};
+
 /// Options of commands that compute with a model.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelArgs {
+    // First, since the others take what they read.
+    #[command(flatten)]
+    pub(crate) given: Given,
+
     /// Model file (GGUF); without it the demo model inside this program.
     #[arg(short, long, value_name = "FILE", env = "REDRAFT_MODEL")]
     pub(crate) model: Option<PathBuf>,
@@ -41,17 +47,42 @@ pub(crate) struct ModelArgs {
 }
 
 impl ModelArgs {
-    /// For the library.
-    pub(crate) fn load_options(&self, precision: Precision) -> LoadOptions {
-        LoadOptions {
+    /// For the library, but for the type of the KV cache, which depends on the model. The second value are notes on what
+    /// of the environment does not apply.
+    pub(crate) fn load_options(&self, precision: Precision) -> (LoadOptions, Vec<String>) {
+        let mut options = LoadOptions {
             backend: self.backend.clone(),
             precision,
             numerics: self.numerics,
-            kv_type: self.kv_type.unwrap_or_default(),
             threads: self.threads,
             mmap: !self.no_mmap,
             ..LoadOptions::default()
+        };
+        let mut notes = Vec::new();
+        let listed = BACKENDS.iter().find(|b| b.name == self.backend);
+        if listed.is_some_and(|b| !b.precisions.contains(&precision))
+            && self.given.from_environment("backend")
+        {
+            let because = format!("it does not compute in {}", precision.name());
+            notes.push(left_out("backend", &self.backend, because));
+            options.backend = "auto".into();
         }
+        if let Some(n) = self.numerics
+            && let Err(e) = n.check(precision)
+            && self.given.from_environment("numerics")
+        {
+            notes.push(left_out("numerics", n.name(), e));
+            options.numerics = None;
+        }
+        (options, notes)
+    }
+
+    /// The same with what a recording says.
+    pub(crate) fn as_recorded(&self, numerics: Numerics, kv_type: KvType) -> ModelArgs {
+        let mut how = ModelArgs { numerics: Some(numerics), kv_type: Some(kv_type), ..self.clone() };
+        how.given.forget("numerics");
+        how.given.forget("kv_type");
+        how
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct PromptArgs {
     pub(crate) raw: bool,
 
     /// The prompt as token ids, taken as they are.
-    #[arg(long, value_name = "IDS", value_delimiter = ',', conflicts_with_all = ["prompt", "system", "chat_template", "think"])]
+    #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = token_id, conflicts_with_all = ["prompt", "system", "chat_template", "think"])]
     pub(crate) tokens: Option<Vec<u32>>,
 
     #[command(flatten)]
@@ -62,6 +62,12 @@ pub(crate) enum Think {
     Off,
     /// As the template decides.
     Auto,
+}
+
+fn token_id(text: &str) -> Result<u32, String> {
+    text.trim()
+        .parse()
+        .map_err(|_| "expected token ids, whole numbers between commas, as in 2,360,358".into())
 }
 
 /// A prompt as token ids.
@@ -146,7 +152,17 @@ impl TemplateArgs {
         let tokenizer = model.tokenizer();
         let mut warning = None;
         let template = match (&self.chat_template, tokenizer.chat_template()) {
-            (Some(given), _) => given_template(given)?,
+            (Some(given), _) => {
+                let missing = builtin_template(given).map_or_else(Vec::new, |t| t.missing(tokenizer));
+                warning = (!missing.is_empty()).then(|| {
+                    format!(
+                        "--chat-template {given}: the vocabulary has no {}, so the model reads the template's markers as \
+                         text and may answer nothing; the model's own template is taken without --chat-template",
+                        missing.join(", ")
+                    )
+                });
+                given_template(given)?
+            }
             (None, Some(source)) => {
                 ChatTemplate::from_source(source).context("the chat template of the model file")?
             }

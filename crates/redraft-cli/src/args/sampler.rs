@@ -4,25 +4,56 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
 use redraft::Model;
+use redraft::arch::{ARCHS, Noise};
 use redraft::sampler::{ParamSpec, Params, Range, SAMPLERS, SamplerSpec, sampler};
+
+use super::left_out;
 
 /// The sampler, and the parameters that the user set.
 #[derive(Debug, Clone)]
 pub(crate) struct SamplerArgs {
     /// None: the model's.
     name: Option<String>,
+    /// The name is from the environment.
+    name_from_environment: bool,
     overrides: Vec<(String, f64)>,
-    /// From the environment: those that the sampler does not have must not make it fail.
+    /// From the environment: those that do not apply must not make it fail.
     environment: Vec<(String, f64)>,
 }
 
 impl SamplerArgs {
-    /// The sampler that a model runs with.
+    /// The sampler that a model runs with. One of the environment that decides canvases of another kind is left out.
     ///
     /// # Errors
     /// There is none of that name.
     fn of(&self, model: &Model) -> Result<&'static SamplerSpec, redraft::Error> {
-        self.name.as_deref().map_or_else(|| model.sampler(), sampler)
+        let masks = matches!(model.shape().noise, Noise::Mask(_));
+        match self.name.as_deref().map(sampler).transpose()? {
+            Some(asked) if asked.masks == masks || !self.name_from_environment => Ok(asked),
+            _ => model.sampler(),
+        }
+    }
+
+    /// What the environment says of the parameters of a sampler, and why what does not apply does not.
+    fn environment(&self, spec: &SamplerSpec, model: &Model) -> Vec<Result<(String, f64), String>> {
+        let check = |(name, x): &(String, f64)| match spec.params.iter().find(|p| p.name == name) {
+            None => Err(left_out(name, x, format!("the sampler {} has no such parameter", spec.name))),
+            Some(p) if !p.range.contains(*x) => {
+                Err(left_out(name, x, format!("the sampler {} expects {}", spec.name, p.range)))
+            }
+            Some(_) if guides(name, *x) && !model.shape().can_be_guided() => Err(left_out(name, x, UNGUIDED)),
+            Some(_) => Ok((name.clone(), *x)),
+        };
+        self.environment.iter().map(check).collect()
+    }
+
+    /// Notes on what of the environment does not apply to a model.
+    pub(crate) fn left_out(&self, model: &Model) -> Vec<String> {
+        let Ok(spec) = self.of(model) else { return Vec::new() };
+        let other = self.name.as_ref().filter(|name| *name != spec.name);
+        let other =
+            other.map(|name| left_out("sampler", name, format!("{} has other canvases", model.arch().name)));
+        other.into_iter().chain(self.environment(spec, model).into_iter().filter_map(Result::err)).collect()
     }
 
     /// The sampler and its parameters for a model: built-in values, those of the model's makers, the file's, then the
@@ -33,7 +64,7 @@ impl SamplerArgs {
     pub(crate) fn resolve(&self, model: &Model) -> anyhow::Result<(&'static SamplerSpec, Params)> {
         let spec = self.of(model)?;
         let known = |name: &str| spec.params.iter().find(|p| p.name == name);
-        let mut all: Vec<_> = self.environment.iter().filter(|(n, _)| known(n).is_some()).cloned().collect();
+        let mut all: Vec<_> = self.environment(spec, model).into_iter().filter_map(Result::ok).collect();
         all.extend_from_slice(&self.overrides);
         for (name, x) in &all {
             let Some(p) = known(name) else {
@@ -51,6 +82,11 @@ impl SamplerArgs {
                 p.flag,
                 p.range,
                 spec.name
+            );
+            anyhow::ensure!(
+                !guides(name, *x) || model.shape().can_be_guided(),
+                "--{}: expected 0: {UNGUIDED}, found {x}",
+                p.flag
             );
         }
         Ok((spec, model.params(spec, &all)?))
@@ -73,6 +109,13 @@ impl SamplerArgs {
     }
 }
 
+/// Whether a parameter asks for classifier-free guidance.
+fn guides(name: &str, x: f64) -> bool {
+    name == "cfg_scale" && x > 0.0
+}
+
+const UNGUIDED: &str = "classifier-free guidance needs a model that keeps no prompt in a cache";
+
 /// All parameters of all samplers, those that share a flag together, each with the samplers that have it.
 fn parameters() -> Vec<(&'static ParamSpec, Vec<(&'static SamplerSpec, &'static ParamSpec)>)> {
     let mut out: Vec<(&ParamSpec, Vec<_>)> = Vec::new();
@@ -91,24 +134,35 @@ fn value(text: &str, ranges: &[Range]) -> Result<f64, String> {
     text.parse().ok().filter(ok).ok_or_else(|| format!("expected {}", expected()))
 }
 
-/// What a parameter does and may be; where samplers differ in it, for each of them.
+/// Other defaults of a parameter, those of the models' makers: ` (sdar, sdar-moe: 0.85; llada2: 0.95)`.
+fn defaults_of_makers(sampler: &SamplerSpec, p: &ParamSpec) -> String {
+    let mut groups: Vec<(f64, Vec<&str>)> = Vec::new();
+    for arch in ARCHS.iter().filter(|a| a.sampler.is_some_and(|s| s.name == sampler.name)) {
+        let theirs = arch.defaults.iter().find(|(name, x)| *name == p.name && *x != p.default);
+        let Some((_, x)) = theirs else { continue };
+        match groups.iter_mut().find(|(y, _)| y == x) {
+            Some((_, names)) => names.push(arch.name),
+            None => groups.push((*x, vec![arch.name])),
+        }
+    }
+    let groups: Vec<String> = groups.iter().map(|(x, names)| format!("{}: {x}", names.join(", "))).collect();
+    if groups.is_empty() { String::new() } else { format!(" ({})", groups.join("; ")) }
+}
+
+/// What a parameter does and may be, for the samplers that have it.
 fn help(all: &[(&SamplerSpec, &ParamSpec)]) -> String {
     let mut kinds: Vec<(String, Vec<&str>)> = Vec::new();
     for (sampler, p) in all {
         let from = if p.gguf_key.is_some() { " unless the model file says otherwise" } else { "" };
-        let text = format!("{} ({}) [default: {}{from}]", capital(p.doc), p.range, p.default);
+        let theirs = defaults_of_makers(sampler, p);
+        let text = format!("{} ({}) [default: {}{theirs}{from}]", capital(p.doc), p.range, p.default);
         match kinds.iter_mut().find(|(t, _)| *t == text) {
             Some((_, names)) => names.push(sampler.name),
             None => kinds.push((text, vec![sampler.name])),
         }
     }
-    match &kinds[..] {
-        [(text, _)] => text.clone(),
-        kinds => {
-            let one = |(text, names): &(String, Vec<&str>)| format!("{}: {text}", names.join(", "));
-            kinds.iter().map(one).collect::<Vec<_>>().join(". ")
-        }
-    }
+    let one = |(text, names): &(String, Vec<&str>)| format!("{}: {text}", names.join(", "));
+    kinds.iter().map(one).collect::<Vec<_>>().join(". ")
 }
 
 fn flag((p, all): (&'static ParamSpec, Vec<(&'static SamplerSpec, &'static ParamSpec)>)) -> Arg {
@@ -162,6 +216,7 @@ impl clap::FromArgMatches for SamplerArgs {
         let all: Vec<&ParamSpec> = parameters().into_iter().map(|(p, _)| p).collect();
         Ok(SamplerArgs {
             name: matches.get_one::<String>("sampler").cloned(),
+            name_from_environment: matches.value_source("sampler") == Some(ValueSource::EnvVariable),
             overrides: all.iter().copied().filter(flagged).filter_map(given).collect(),
             environment: all.iter().copied().filter(|p| !flagged(p)).filter_map(given).collect(),
         })
@@ -200,6 +255,19 @@ mod tests {
         assert!(n > 0 && n == flags.len());
     }
 
+    /// As the registry of architectures says.
+    #[test]
+    fn defaults_of_the_makers_are_told() {
+        let text = |flag: &str| help(&parameters().iter().find(|(p, _)| p.flag == flag).unwrap().1);
+        let threshold = text("threshold");
+        assert!(threshold.contains("[default: 0.9 (llada2: 0.95; sdar, sdar-moe: 0.85)]"), "{threshold}");
+        assert!(text("temperature").contains("[default: 0 (dream: 0.2)]"), "{}", text("temperature"));
+        let top_p = text("top-p");
+        assert!(top_p.contains("entropy: Only") && top_p.contains("[default: 1 (dream: 0.95)]"), "{top_p}");
+        assert!(top_p.contains("[default: 1 (fast-dllm: 0.95)]"), "{top_p}");
+        assert!(text("factor").starts_with("dynamic-threshold: As many tokens n are"), "{}", text("factor"));
+    }
+
     #[test]
     fn a_shared_flag_says_whose_default_is_whose() {
         let all = parameters();
@@ -211,6 +279,10 @@ mod tests {
         );
         assert!(text.contains(". origin, maskgit-plus") && text.contains("[default: 0]"), "{text}");
         let (_, eps) = all.iter().find(|(p, _)| p.flag == "eps").unwrap();
-        assert!(help(eps).starts_with("Time at which the schedule ends"), "{}", help(eps));
+        let text = help(eps);
+        assert!(
+            text.starts_with("origin, maskgit-plus, topk-margin, entropy: Time at which the sch"),
+            "{text}"
+        );
     }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::ValueEnum;
+use redraft::gguf::Shown;
 use redraft::trace::{Limits, Preset, Report, Row, TraceFile, compare, glob};
 use serde::Serialize;
 
@@ -87,10 +88,56 @@ impl Args {
     }
 }
 
+/// How the numbers of a file were computed, as far as it says so.
+#[derive(Debug, PartialEq, Serialize)]
+struct Computed {
+    numerics: Option<String>,
+    precision: Option<String>,
+    kv_type: Option<String>,
+}
+
+impl Computed {
+    fn of(file: &TraceFile) -> Computed {
+        let of = |key: &str| file.metadata.get(key).map(|text| Shown(text).to_string());
+        Computed { numerics: of("numerics"), precision: of("precision"), kv_type: of("kv_type") }
+    }
+
+    /// In words; a file of another program says how in its own words.
+    fn text(&self, file: &TraceFile) -> String {
+        let said =
+            [("numerics", &self.numerics), ("precision", &self.precision), ("KV cache", &self.kv_type)];
+        let said: Vec<String> =
+            said.iter().filter_map(|(name, x)| Some(format!("{name} {}", x.as_ref()?))).collect();
+        match file.metadata.get("reference").filter(|_| said.is_empty()) {
+            Some(other) => Shown(other).to_string(),
+            None if said.is_empty() => "unknown".into(),
+            None => said.join(", "),
+        }
+    }
+
+    /// What was computed with less than f32 throughout, and the presets for it.
+    fn rounded(&self) -> Option<&'static str> {
+        match (self.numerics.as_deref(), self.precision.as_deref(), self.kv_type.as_deref()) {
+            (Some("fast"), ..) => Some(
+                "numerics fast round activations to the type of the weights: --preset half suits files of 16-bit weights, \
+                 --preset quant quantized ones; for the f32 preset trace with --numerics exact",
+            ),
+            (_, Some("bf16"), _) => Some("--preset half suits precision bf16"),
+            (.., Some("f16")) => Some("--preset half suits a KV cache of f16"),
+            (.., Some("i8")) => Some("--preset quant suits a KV cache of i8"),
+            _ => None,
+        }
+    }
+}
+
 #[derive(Debug, Serialize)]
 struct Judged<'a> {
     candidate: String,
     golden: String,
+    /// Of the candidate and of the golden.
+    computed: [&'a Computed; 2],
+    /// What may make them differ.
+    hint: Option<&'static str>,
     #[serde(flatten)]
     report: &'a Report,
 }
@@ -109,6 +156,9 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
         }
     }
     let report = compare(&golden, &candidate, &args.limits());
+    let (theirs, ours) = (Computed::of(&golden), Computed::of(&candidate));
+    let strict = args.preset == PresetName::F32 && !report.ok;
+    let hint = ours.rounded().or(theirs.rounded()).filter(|_| strict);
     let exit = match (report.rows.is_empty(), report.ok) {
         (true, _) => Exit::Usage,
         (false, true) => Exit::Done,
@@ -119,10 +169,18 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
         out.object(&Judged {
             candidate: file(&args.candidate),
             golden: file(&args.golden),
+            computed: [&ours, &theirs],
+            hint,
             report: &report,
         })?;
     } else {
-        out.text(&text(&report, args.all))?;
+        let mut s = text(&report, args.all, out.verbose > 0);
+        if hint.is_some() || (ours != theirs && !report.ok) {
+            let (ours, theirs) = (ours.text(&candidate), theirs.text(&golden));
+            s.push_str(&format!("computed: candidate with {ours}; golden with {theirs}\n"));
+        }
+        s.extend(hint.map(|hint| format!("{hint}\n")));
+        out.text(&s)?;
     }
     if report.rows.is_empty() {
         bail!("the files have no tensor in common: nothing to compare");
@@ -137,7 +195,10 @@ fn matches(pattern: &str, name: &str) -> bool {
     [name, base, bare].iter().any(|text| glob(pattern, text))
 }
 
-fn text(report: &Report, all: bool) -> String {
+/// Names that are listed where not all are wanted.
+const FEW: usize = 8;
+
+fn text(report: &Report, all: bool, every_name: bool) -> String {
     let number = |x: Option<f64>| x.map_or(String::new(), |x| format!("{x:.3e}"));
     let of = |x: Option<(usize, usize)>| x.map_or(String::new(), |(n, all)| format!("{n}/{all}"));
     let row = |r: &Row| {
@@ -158,7 +219,10 @@ fn text(report: &Report, all: bool) -> String {
     let mut s = if rows.is_empty() { String::new() } else { table(&heading, &[2, 3, 4, 5, 6, 7], &rows) };
     if !report.missing.is_empty() {
         let weight = if all { "missing" } else { "not in the candidate" };
-        s.push_str(&format!("{weight} ({}): {}\n", report.missing.len(), report.missing.join(", ")));
+        let n = report.missing.len();
+        let shown = if every_name || n <= FEW { n } else { FEW };
+        let more = if shown < n { format!(" and {} more (-v names them)", n - shown) } else { String::new() };
+        s.push_str(&format!("{weight} ({n}): {}{more}\n", report.missing[..shown].join(", ")));
     }
     let failed = report.rows.iter().filter(|r| !r.ok).count();
     s.push_str(&match &report.first {

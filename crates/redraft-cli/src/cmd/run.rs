@@ -20,6 +20,7 @@ use crate::args::prompt::PromptArgs;
 use crate::exit::Exit;
 use crate::model::Loaded;
 use crate::out::Out;
+use crate::ui::progress::counted;
 use crate::{files, interrupt, model, trace_metadata};
 
 /// Answer one prompt.
@@ -92,12 +93,14 @@ fn answer(
     out: Out,
 ) -> anyhow::Result<Report> {
     let Loaded { mut model, load } = loaded;
-    let prompt = args.prompt.ids(text, &model, args.generate.profile.is_some())?;
+    args.generate.left_out(&model, false).iter().for_each(|note| out.note(note));
+    let parse = args.generate.explicit_profile(&model).is_some();
+    let prompt = args.prompt.ids(text, &model, parse)?;
     let (mut request, warning) = args.generate.request(&model, prompt.ids)?;
     prompt.warning.iter().chain(&warning).for_each(|w| out.warn(w));
     request.interrupt = Some(Arc::clone(&stop));
     let seed = args.generate.seed.number();
-    out.note(&format!("seed {seed}, {} prompt tokens", request.prompt.len()));
+    out.note(&format!("seed {seed}, {}", counted(request.prompt.len(), "prompt token")));
     let mut recording = args.trace.as_ref().map(|_| Recording::default());
     let mut steps = args.receipt.as_ref().map(|_| StepRecorder::default());
     let mut session = model.session()?;

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::exit::Exit;
 use crate::interrupt;
 use crate::out::Out;
-use crate::ui::progress::{Bytes, human_bytes};
+use crate::ui::progress::{Bytes, human_bytes, human_time};
 
 /// Write a model file with the shapes of a known model and random, well-scaled weights.
 ///
@@ -44,8 +44,12 @@ fn presets() -> PossibleValuesParser {
     PossibleValuesParser::new(all_presets().map(|p| PossibleValue::new(p.name).help(p.about)))
 }
 
+/// The presets of all architectures, the small ones first: a file to try things with is what most want.
 fn all_presets() -> impl Iterator<Item = &'static Preset> {
-    ARCHS.iter().flat_map(|a| a.presets)
+    let mut all: Vec<&Preset> = ARCHS.iter().flat_map(|a| a.presets).collect();
+    // `tiny` before the tiny ones of other architectures, and those before the rest.
+    all.sort_by_key(|p| if p.name == "tiny" { 0 } else { 1 + u8::from(!p.name.ends_with("-tiny")) });
+    all.into_iter()
 }
 
 fn types() -> PossibleValuesParser {
@@ -80,10 +84,10 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
         bar.set(done, total);
         !stop.load(Ordering::Relaxed)
     });
-    let took = bar.finish().as_secs_f64();
+    let took = bar.finish();
     let summary = written?;
-    let rate = human_bytes((summary.n_bytes as f64 / took.max(1e-9)) as u64);
-    out.note(&format!("written in {took:.2} s, {rate}/s"));
+    let rate = human_bytes((summary.n_bytes as f64 / took.as_secs_f64().max(1e-9)) as u64);
+    out.note(&format!("written in {}, {rate}/s", human_time(took)));
     let report = Report {
         file: args.output.display().to_string(),
         preset: args.preset.clone(),

@@ -13,6 +13,7 @@ use crate::files;
 use crate::model::open_vocabulary;
 use crate::out::Out;
 use crate::ui::table::long_table;
+use crate::ui::text::shortened;
 
 /// Show the tokens of a text.
 ///
@@ -140,7 +141,7 @@ pub(crate) fn detokenize(args: &DetokenizeArgs, out: Out) -> anyhow::Result<Exit
     let list = if args.ids == "-" { read_stdin()? } else { args.ids.clone() };
     let ids = parse_ids(&list)?;
     if let Some(id) = ids.iter().find(|&&id| id as usize >= tokenizer.vocab_len()) {
-        bail!("id {id} is not in the vocabulary: expected 0..{}", tokenizer.vocab_len());
+        bail!("token id in IDS: expected 0..{}, found {id}", tokenizer.vocab_len());
     }
     let text = tokenizer.decode(&ids, args.special);
     if out.json {
@@ -173,11 +174,22 @@ fn kind(kind: redraft::tokenizer::TokenKind) -> String {
     out
 }
 
+/// Bytes of a wrong id that a message shows.
+const LONGEST_WORD: usize = 60;
+
 /// Ids between commas and white space, with or without brackets.
 fn parse_ids(list: &str) -> anyhow::Result<Vec<u32>> {
     list.split(|c: char| c.is_whitespace() || ",[]".contains(c))
         .filter(|word| !word.is_empty())
-        .map(|word| word.parse().with_context(|| format!("{word:?} is no token id")))
+        .map(|word| {
+            let found = format!("{word:?}");
+            let found = shortened(&found, LONGEST_WORD);
+            word.parse().map_err(|_| {
+                anyhow::anyhow!(
+                    "IDS: expected token ids, whole numbers between commas or spaces, found {found}"
+                )
+            })
+        })
         .collect()
 }
 
@@ -285,7 +297,8 @@ mod tests {
         assert_eq!(parse_ids("[1, 2,3]\n").unwrap(), [1, 2, 3]);
         assert_eq!(parse_ids("1 2\t3").unwrap(), [1, 2, 3]);
         assert!(parse_ids("").unwrap().is_empty());
-        assert_eq!(parse_ids("1,x").unwrap_err().to_string(), "\"x\" is no token id");
+        let e = "IDS: expected token ids, whole numbers between commas or spaces, found \"x\"";
+        assert_eq!(parse_ids("1,x").unwrap_err().to_string(), e);
         assert!(parse_ids("-1").is_err());
     }
 }

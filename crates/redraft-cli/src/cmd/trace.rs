@@ -173,7 +173,8 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
             ("like", file)
         }
         None => {
-            let parse = args.generate.profile.is_some();
+            args.generate.left_out(&model, false).iter().for_each(|note| out.note(note));
+            let parse = args.generate.explicit_profile(&model).is_some();
             let prompt = args.prompt.ids(&text, &model, parse)?;
             prompt.warning.iter().for_each(|w| out.warn(w));
             match args.generation {

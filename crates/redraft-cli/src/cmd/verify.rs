@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context as _, bail};
-use redraft::compute::Precision;
+use redraft::compute::{KvType, Numerics, Precision};
 use redraft::engine::{Generation, Philox, generate};
 use redraft::gguf::Shown;
 use redraft::receipt::{Check, Difference, MAX_BYTES, ModelDigests, Receipt, model_difference};
@@ -12,6 +12,7 @@ use redraft::tokenizer::Tokenizer;
 use redraft::{Error, Model};
 use serde::Serialize;
 
+use crate::args::left_out;
 use crate::args::model::ModelArgs;
 use crate::exit::Exit;
 use crate::out::Out;
@@ -67,7 +68,11 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
         Receipt::parse(&files::read(path, MAX_BYTES)?).with_context(|| path.display().to_string())?;
     let stop = interrupt::flag()?;
     let numerics = receipt.numerics().with_context(|| path.display().to_string())?;
-    if let Some(asked) = args.model.numerics.filter(|&n| n != numerics) {
+    let asked = args.model.numerics.filter(|&n| n != numerics);
+    if args.model.given.from_environment("numerics") {
+        let note = |n: Numerics| out.note(&left_out("numerics", n.name(), "the receipt says it"));
+        asked.into_iter().for_each(note);
+    } else if let Some(asked) = asked {
         bail!(
             "--numerics {}: {} was made with numerics {}, and is repeated with them",
             asked.name(),
@@ -76,7 +81,11 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
         );
     }
     let kv_type = receipt.kv_type().with_context(|| path.display().to_string())?;
-    if let Some(asked) = args.model.kv_type.filter(|&t| t != kv_type) {
+    let asked = args.model.kv_type.filter(|&t| t != kv_type);
+    if args.model.given.from_environment("kv_type") {
+        let note = |t: KvType| out.note(&left_out("kv_type", t.name(), "the receipt says it"));
+        asked.into_iter().for_each(note);
+    } else if let Some(asked) = asked {
         bail!(
             "--kv-type {}: {} was made with kv_type {}, and is repeated with it",
             asked.name(),
@@ -84,7 +93,7 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
             kv_type.name()
         );
     }
-    let how = ModelArgs { numerics: Some(numerics), kv_type: Some(kv_type), ..args.model.clone() };
+    let how = args.model.as_recorded(numerics, kv_type);
     let mut model = model::open(&how, Precision::F32, &stop, out)?.model;
     if args.model.model.is_none() && model.sha256_header() != receipt.model.sha256_header {
         bail!(

@@ -35,6 +35,17 @@ impl Bytes {
     }
 }
 
+/// A time: milliseconds below a second.
+pub(crate) fn human_time(t: Duration) -> String {
+    let s = t.as_secs_f64();
+    if s < 1.0 { format!("{:.1} ms", s * 1e3) } else { format!("{s:.2} s") }
+}
+
+/// `1 step`, `2 steps`.
+pub(crate) fn counted(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
 /// Bytes in the largest binary unit that leaves a number of at least 1.
 pub(crate) fn human_bytes(n: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
@@ -55,6 +66,13 @@ pub(crate) fn human_bytes(n: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_and_counts_are_readable() {
+        assert_eq!(human_time(Duration::from_micros(1540)), "1.5 ms");
+        assert_eq!(human_time(Duration::from_millis(1540)), "1.54 s");
+        assert_eq!((counted(1, "thread"), counted(2, "thread")), ("1 thread".into(), "2 threads".into()));
+    }
 
     #[test]
     fn bytes_are_readable() {

@@ -23,6 +23,7 @@ fn a_model_of_masks_runs_with_its_own_sampler() {
         assert_eq!(v["memory"]["kv_bytes"], 0);
         let canvases = v["diffusion"]["canvases"].as_array().unwrap();
         assert_eq!(canvases.len(), 1, "an answer is one canvas");
+        assert!(["complete", "converged"].contains(&canvases[0]["stop"].as_str().unwrap()), "{v}");
     }
 }
 
@@ -42,6 +43,14 @@ fn a_recording_and_a_receipt_of_a_model_of_masks_repeat() {
     ok(&["compare", &again, &trace, "--all"]);
     let shown = ok(&["replay", &trace, "-m", &m]);
     assert!(shown.contains("canvas 1 step 4/4 · accepted 2"), "{shown}");
+    let first = shown.lines().nth(1).unwrap();
+    assert!(first.matches('·').count() == 6, "two of eight are revealed: {first}");
+    let v = json(&["replay", "--json", &trace, "-m", &m]);
+    assert_eq!(
+        (&v["steps"][0]["stop"], &v["steps"][3]["stop"]),
+        (&serde_json::Value::Null, &"complete".into())
+    );
+    assert!(!v["steps"][0]["text"].as_str().unwrap().contains('·'), "{v}");
     // One pass over prompt and masks, and the same from its own inputs.
     let (taps, like) = (path("taps.safetensors"), path("like.safetensors"));
     ok(&["trace", "-q", "-m", &m, "--tokens", "20,31,57", "--taps", "Qcur,l_out,logits", "-o", &taps]);
@@ -207,8 +216,12 @@ fn what_does_not_apply_is_refused_by_its_flag() {
             "--stability: the sampler entropy has no such parameter; it has --steps",
         ),
         (&dream, &["--sampler", "entropy-bound"], "expected origin, maskgit-plus"),
-        (&dream, &["--kv-type", "i8"], "type of the KV cache"),
-        (&sdar, &["--cfg-scale", "1"], "a model that keeps no prompt in a cache, found sdar"),
+        (&dream, &["--kv-type", "i8"], "--kv-type: type of the KV cache"),
+        (
+            &sdar,
+            &["--cfg-scale", "1"],
+            "--cfg-scale: expected 0: classifier-free guidance needs a model that",
+        ),
         (&sdar, &["--ctx", "3"], "together more than the context of 3"),
         (&dream, &["--profile", "jax"], "profile of a model whose canvas begins as mask tokens"),
         (&gemma, &["--sampler", "low-confidence"], "expected entropy-bound, found low-confidence"),
@@ -228,6 +241,45 @@ fn what_does_not_apply_is_refused_by_its_flag() {
     ] {
         let done = redraft(&[&["run", "-m", file, "--tokens", "20", "-n", "4"], flags].concat());
         assert!(done.code == Some(2) && done.err.contains(said), "{flags:?}: {:?} {}", done.code, done.err);
+    }
+}
+
+/// What is set for other models, commands or samplers must not stop this one: it is left out, and `-v` says so.
+#[test]
+fn what_does_not_apply_is_left_out_of_the_environment() {
+    let (dream, gemma) = (model("dream-tiny.F16.gguf"), crate::mini());
+    let sdar = block_model("sdar-tiny.BF16.gguf");
+    let run = |file: &str, vars: &[(&str, &str)]| {
+        let mut c = crate::command(&["run", "-v", "-m", file, "--tokens", "20", "-n", "4"]);
+        let done: crate::Done = c.envs(vars.iter().copied()).output().unwrap().into();
+        assert_eq!(done.code, Some(0), "{vars:?}: {}", done.err);
+        (done.out, done.err)
+    };
+    let always = ("REDRAFT_CTX_OVERFLOW", "slide");
+    for (file, var, said) in [
+        (&dream, ("REDRAFT_KV_TYPE", "f16"), "expected none: models that read prompt and answer in one pass"),
+        (&dream, ("REDRAFT_PROFILE", "jax"), "dream has one only"),
+        (&dream, ("REDRAFT_SAMPLER", "entropy-bound"), "dream has other canvases"),
+        (&dream, ("REDRAFT_STABILITY", "2"), "the sampler entropy has no such parameter"),
+        (&sdar, ("REDRAFT_CFG_SCALE", "1"), "needs a model that keeps no prompt in a cache"),
+        (&gemma, ("REDRAFT_STEPS", "0"), "the sampler entropy-bound expects an integer in 1..=4096"),
+    ] {
+        let (plain, none) = run(file, &[]);
+        assert!(!none.contains("left out"), "{none}");
+        let (out, err) = run(file, &[always, var]);
+        assert_eq!(out, plain, "{var:?}");
+        let note = format!("{}={} is left out: ", var.0, var.1);
+        assert!(err.contains(&note) && err.contains(said), "{err}");
+        assert!(err.contains("REDRAFT_CTX_OVERFLOW=slide is left out: there are no earlier turns"), "{err}");
+    }
+    let mut c = crate::command(&["trace", "-m", &gemma, "--precision", "f64", "--tokens", "20", "-o"]);
+    let dir = tempfile::tempdir().unwrap();
+    c.arg(dir.path().join("t.safetensors")).arg("-v");
+    let all = [("REDRAFT_BACKEND", "cpu"), ("REDRAFT_NUMERICS", "fast"), ("REDRAFT_KV_TYPE", "i8"), always];
+    let done: crate::Done = c.envs(all).output().unwrap().into();
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    for (name, value) in all {
+        assert!(done.err.contains(&format!("{name}={value} is left out: ")), "{name}: {}", done.err);
     }
 }
 
@@ -268,6 +320,10 @@ fn a_file_without_a_template_takes_the_one_of_its_vocabulary() {
         assert_eq!(parts(&done.out), parts(&raw.out), "{name}");
         assert_eq!(parts(&asked.out), parts(&raw.out), "{name}");
     }
+    // The demo model has other markers than the template of that name.
+    let done = redraft(&["run", "-n", "4", "--chat-template", "chatml", "hi"]);
+    let said = "warning: --chat-template chatml: the vocabulary has no <|im_start|>, <|im_end|>, so ";
+    assert!(done.code == Some(0) && done.err.contains(said), "{}", done.err);
     let done = redraft(&["run", "-m", &dream, "--chat-template", "llama4", "hi"]);
     assert_eq!(done.code, Some(2));
     assert!(

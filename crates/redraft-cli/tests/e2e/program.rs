@@ -91,8 +91,9 @@ fn mistakes_are_explained() {
         (&["run", "-m", &folder, "x"], &[], &["is a folder: expected a GGUF file"]),
         (&["inspect", &text], &[], &["text.gguf"]),
         (&["inspect"], &[], &["<FILE>"]),
-        (&["detokenize", "-m", &model, "1,x"], &[], &["\"x\" is no token id"]),
-        (&["detokenize", "-m", &model, "531"], &[], &["0..531"]),
+        (&m, &["--tokens", ""], &["--tokens", "expected token ids, whole numbers between commas"]),
+        (&["detokenize", "-m", &model, "1,x"], &[], &["IDS: expected token ids", "found \"x\""]),
+        (&["detokenize", "-m", &model, "531"], &[], &["token id in IDS: expected 0..531, found 531"]),
         (&["tokenize"], &[], &["there is no text"]),
         (&["trace", "-m", &model, "x"], &[], &["--output"]),
         (

@@ -82,7 +82,7 @@ fn json_has_the_fields_of_the_contract() {
     for c in v["diffusion"]["canvases"].as_array().unwrap() {
         assert_eq!(keys(c), ["steps", "stop", "accepted_per_step"]);
         assert_eq!(c["steps"], c["accepted_per_step"].as_array().unwrap().len());
-        assert!(["converged", "max_steps"].contains(&c["stop"].as_str().unwrap()));
+        assert!(["converged", "complete", "max_steps"].contains(&c["stop"].as_str().unwrap()));
     }
     let hex =
         |s: &Value| s.as_str().is_some_and(|s| s.len() == 64 && s.bytes().all(|b| b.is_ascii_hexdigit()));
@@ -201,6 +201,7 @@ fn notes_are_on_stderr_and_only_when_asked_for() {
     let plain = redraft(&args);
     let verbose = redraft(&[&args[..], &["-v"]].concat());
     assert_eq!((plain.err.as_str(), &plain.out), ("", &verbose.out));
+    assert_eq!(verbose.err.matches("seed 0").count(), 1, "{}", verbose.err);
     for fact in ["seed 0", "tok/s", "not a throughput", "backend", "numerics exact", "digest"] {
         assert!(verbose.err.contains(fact), "{}", verbose.err);
     }

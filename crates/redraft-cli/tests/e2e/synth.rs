@@ -13,6 +13,13 @@ fn a_tiny_file_is_written_and_runs() {
     let v = json(&["run", "-m", &path, "-n", "5", "--steps", "2", "hello"]);
     assert_eq!(v["model"]["file_type"], "Q8_0");
     assert!(ok(&["synth", "tiny", &path, "--type", "f32"]).contains("parameters"));
+    let sdar = json(&["synth", "sdar-tiny", &path, "--type", "q4_k_m"]);
+    assert!(sdar["bytes"].as_u64() < Some(6 << 20), "{sdar}");
+    let v = json(&["run", "-m", &path, "-n", "5", "hello"]);
+    assert_eq!((&v["model"]["architecture"], &v["usage"]["completion_tokens"]), (&"sdar".into(), &5.into()));
+    let help = ok(&["synth", "--help"]);
+    let at = |name: &str| help.find(&format!("- {name}:")).unwrap_or_else(|| panic!("{name}: {help}"));
+    assert!(at("tiny") < at("fast-dllm-tiny") && at("sdar-moe-tiny") < at("dream-7b"), "{help}");
     let done = redraft(&["synth", "tiny", "no/such/folder/x.gguf", "--type", "f32"]);
     assert_eq!(done.code, Some(2), "{}", done.err);
 }

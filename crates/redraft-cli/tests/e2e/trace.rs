@@ -224,3 +224,40 @@ fn ctrl_c_stops_with_130_and_leaves_no_file() {
     assert!(seen.ends_with("error: interrupted\n"), "{seen}");
     assert_eq!(std::fs::read_dir(dir.0.path()).unwrap().count(), 0, "nothing is left");
 }
+
+/// Two traces that were computed in two ways, and what `compare` says of it.
+#[test]
+fn a_difference_of_numerics_is_told() {
+    let dir = Dir::new();
+    let (exact, fast) = (dir.file("exact.safetensors"), dir.file("fast.safetensors"));
+    ok(&["trace", "-q", "-o", &exact, "--numerics", "exact", "hi"]);
+    ok(&["trace", "-q", "-o", &fast, "hi"]);
+    let done = redraft(&["compare", &fast, &exact]);
+    assert_eq!(done.code, Some(1));
+    for said in [
+        "computed: candidate with numerics fast, precision f32, KV cache f32; golden with numerics exact, precision f32",
+        "--preset half suits",
+        "--numerics exact",
+    ] {
+        assert!(done.out.contains(said), "{said}: {}", done.out);
+    }
+    let v = redraft(&["compare", "--json", &fast, &exact]);
+    let v: serde_json::Value = serde_json::from_str(&v.out).unwrap();
+    assert_eq!(
+        (&v["computed"][0]["numerics"], &v["computed"][1]["numerics"]),
+        (&"fast".into(), &"exact".into())
+    );
+    assert!(v["hint"].as_str().is_some_and(|h| h.contains("--preset quant")), "{v}");
+    let same = redraft(&["compare", &exact, &exact]);
+    assert!(same.code == Some(0) && !same.out.contains("computed"), "{}", same.out);
+
+    // Of what a small trace lacks a few names are enough.
+    let some = dir.file("some.safetensors");
+    ok(&["trace", "-q", "-o", &some, "--numerics", "exact", "--taps", "l_out", "hi"]);
+    let done = redraft(&["compare", &some, &exact]);
+    let line = |text: &str| text.lines().find(|l| l.starts_with("not in the candidate")).unwrap().to_string();
+    assert!(line(&done.out).ends_with(" more (-v names them)"), "{}", done.out);
+    assert_eq!(line(&done.out).matches(", ").count(), 7, "{}", done.out);
+    let all = line(&redraft(&["compare", "-v", &some, &exact]).out);
+    assert!(all.matches(", ").count() > 50 && !all.contains(" more "), "{all}");
+}

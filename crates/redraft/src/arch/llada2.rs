@@ -1,6 +1,8 @@
 //! LLaDA2.0 and 2.1: Ling 2 (Bailing MoE v2) that reads block by block. Experts are chosen by sigmoid within the best groups,
 //! with a bias, beside one that all tokens use. Fact sheet: `docs/models/llada2.md`.
 
+use std::fmt::Display;
+
 use redraft_compute::op::{ExpertGroups, RopeStyle, RouterScore, Routing};
 
 use super::masked::{self, Canvas, Family};
@@ -39,6 +41,22 @@ const FAMILY: Family = Family {
 /// Of `expert_gating_func`.
 const SIGMOID: usize = 2;
 
+/// What a file leaves out and is taken from the published models.
+struct Assumed<'a> {
+    h: &'a Hyper<'a>,
+    /// Keys and values, for a note.
+    said: Vec<String>,
+}
+
+impl Assumed<'_> {
+    fn or<T: Display>(&mut self, name: &str, found: Option<T>, published: T) -> T {
+        found.unwrap_or_else(|| {
+            self.said.push(format!("{} {published}", self.h.key(name)));
+            published
+        })
+    }
+}
+
 fn experts(h: &Hyper<'_>, notes: &mut Vec<String>) -> Result<ExpertsKind, Error> {
     if h.opt_count("expert_gating_func", usize::MAX)?.is_some() {
         h.equal("expert_gating_func", SIGMOID)?;
@@ -46,20 +64,17 @@ fn experts(h: &Hyper<'_>, notes: &mut Vec<String>) -> Result<ExpertsKind, Error>
     let n = h.size("expert_count", 1 << 16)?;
     let d_expert = h.size("expert_feed_forward_length", 1 << 24)?;
     // What files may leave out is the same in all published models.
-    let mut assumed = Vec::new();
-    let mut or = |name: &str, found: Option<usize>, published: usize| {
-        found.unwrap_or_else(|| {
-            assumed.push(format!("{} {published}", h.key(name)));
-            published
-        })
+    let mut a = Assumed { h, said: Vec::new() };
+    let groups = a.or("expert_group_count", h.opt_count("expert_group_count", n)?, 8);
+    let used = a.or("expert_group_used_count", h.opt_count("expert_group_used_count", groups)?, 4);
+    let lead = a.or("leading_dense_block_count", h.opt_count("leading_dense_block_count", 1 << 16)?, 1);
+    let n_shared = a.or("expert_shared_count", h.opt_count("expert_shared_count", 1 << 16)?, 1);
+    let renormalize = a.or("expert_weights_norm", h.opt_flag("expert_weights_norm")?, true);
+    let shared_ff = h.opt_size("expert_shared_feed_forward_length", 1 << 24)?;
+    let d_shared = match n_shared {
+        0 => d_expert,
+        _ => a.or("expert_shared_feed_forward_length", shared_ff, d_expert),
     };
-    let mut count = |name: &str, max, published| Ok::<_, Error>(or(name, h.opt_count(name, max)?, published));
-    let groups = count("expert_group_count", n, 8)?;
-    let used = count("expert_group_used_count", groups, 4)?;
-    let lead = count("leading_dense_block_count", 1 << 16, 1)?;
-    let n_shared = count("expert_shared_count", 1 << 16, 1)?;
-    let normed = h.opt_flag("expert_weights_norm")?;
-    let renormalize = or("expert_weights_norm", normed.map(usize::from), 1) == 1;
     if groups == 0 || !n.is_multiple_of(groups) || n / groups < 2 {
         let expected = format!("a divisor of the {n} experts that leaves two a group");
         return Err(h.wrong("expert_group_count", expected, groups));
@@ -67,11 +82,10 @@ fn experts(h: &Hyper<'_>, notes: &mut Vec<String>) -> Result<ExpertsKind, Error>
     if !(1..=groups).contains(&used) {
         return Err(h.wrong("expert_group_used_count", format!("1..={groups}"), used));
     }
-    if !assumed.is_empty() {
-        notes.push(format!("the file does not say everything of its experts; taking {}", assumed.join(", ")));
+    if !a.said.is_empty() {
+        notes.push(format!("the file does not say everything of its experts; taking {}", a.said.join(", ")));
     }
     let top_k = h.size("expert_used_count", n / groups * used)?;
-    let d_shared = h.opt_size("expert_shared_feed_forward_length", 1 << 24)?.unwrap_or(d_expert);
     Ok(ExpertsKind {
         n,
         d_expert,

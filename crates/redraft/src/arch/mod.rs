@@ -112,6 +112,12 @@ impl Shape {
         if self.reading == Reading::Whole { sampler.reserved } else { 0 }
     }
 
+    /// Whether classifier-free guidance is possible. It takes a pass in which the prompt is masked, so it cannot come from
+    /// the cache.
+    pub fn can_be_guided(&self) -> bool {
+        self.reading == Reading::Whole
+    }
+
     /// Whether the pass over whole blocks predicts the token after them, with which the next block begins: in its own
     /// block no row comes before it.
     pub fn predicts_next(&self) -> bool {

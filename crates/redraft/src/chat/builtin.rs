@@ -15,7 +15,7 @@ pub struct BuiltinTemplate {
     /// The Jinja source.
     pub source: &'static str,
     /// Tokens that a vocabulary must have.
-    markers: &'static [&'static str],
+    pub markers: &'static [&'static str],
 }
 
 /// All of them. A vocabulary takes the first whose markers it has; those that have more than others stand before them.
@@ -64,9 +64,14 @@ pub fn builtin_template(name: &str) -> Option<&'static BuiltinTemplate> {
 }
 
 impl BuiltinTemplate {
+    /// Markers that a vocabulary lacks: what it stands for is not what the model was trained with.
+    pub fn missing(&self, tokenizer: &Tokenizer) -> Vec<&'static str> {
+        self.markers.iter().filter(|m| tokenizer.token_id(m).is_none()).copied().collect()
+    }
+
     /// The first template whose markers are in the vocabulary; the last one has none and fits all.
     pub fn fitting(tokenizer: &Tokenizer) -> &'static BuiltinTemplate {
-        let fits = |t: &&BuiltinTemplate| t.markers.iter().all(|m| tokenizer.token_id(m).is_some());
+        let fits = |t: &&BuiltinTemplate| t.missing(tokenizer).is_empty();
         BUILTIN_TEMPLATES.iter().find(fits).expect("the last template needs no marker")
     }
 }

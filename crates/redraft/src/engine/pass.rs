@@ -8,7 +8,7 @@ use redraft_compute::{
 };
 
 use super::{Penalties, Place, Session};
-use crate::arch::{Noise, Reading};
+use crate::arch::Noise;
 use crate::sampler::Ask;
 use crate::{Error, Model};
 
@@ -355,16 +355,16 @@ pub fn canvas_pass(
     one_pass(model, session, pass, Guidance::None, sink)
 }
 
-/// Guidance takes a pass in which the prompt is masked, so it cannot come from the cache.
+/// Whether guidance is possible.
 pub(super) fn check_guidance(model: &Model) -> Result<(), Error> {
-    match model.shape().reading {
-        Reading::Whole => Ok(()),
-        Reading::Cached | Reading::Blocks => Err(Error::Request {
-            what: "classifier-free guidance (cfg_scale)".into(),
-            expected: "0, or a model that keeps no prompt in a cache".into(),
-            found: model.arch().name.into(),
-        }),
+    if model.shape().can_be_guided() {
+        return Ok(());
     }
+    Err(Error::Request {
+        what: "classifier-free guidance (cfg_scale)".into(),
+        expected: "0, or a model that keeps no prompt in a cache".into(),
+        found: model.arch().name.into(),
+    })
 }
 
 /// A sink that sees no taps, and is interrupted as the one in it.

@@ -117,7 +117,7 @@ impl Session {
     ///
     /// # Errors
     /// Those of [`extend`](Self::extend).
-    pub fn predict_next(&mut self, model: &mut Model, sink: &mut dyn TapSink) -> Result<usize, Error> {
+    pub(crate) fn predict_next(&mut self, model: &mut Model, sink: &mut dyn TapSink) -> Result<usize, Error> {
         let shape = model.shape();
         if !shape.predicts_next() || self.next.is_some() || self.tokens.is_empty() {
             return Ok(0);

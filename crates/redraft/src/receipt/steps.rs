@@ -24,7 +24,7 @@ pub struct StepDigests {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CanvasDigests {
-    /// `converged` or `max_steps`; none while it is not done.
+    /// `converged`, `complete` or `max_steps`; none while it is not done.
     pub stop: Option<String>,
     /// Its steps.
     pub steps: Vec<StepDigests>,

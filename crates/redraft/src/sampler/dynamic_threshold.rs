@@ -15,7 +15,7 @@ pub(crate) static SPEC: SamplerSpec = SamplerSpec {
         &[ParamSpec {
             name: "factor",
             flag: "factor",
-            doc: "n tokens are revealed at once where n + 1 times the doubt in the least likely of them is below it",
+            doc: "as many tokens n are revealed at once as keep n + 1 times the doubt in the least likely of them below it",
             default: 1.0,
             range: Range::Float { min: 0.0, max: 1e6 },
             gguf_key: None,

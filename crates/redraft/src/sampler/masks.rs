@@ -198,7 +198,12 @@ pub(super) fn reveal(
     let open: Vec<f32> = (0..canvas.len()).filter(|&i| view.open[i]).map(|i| view.entropy[i]).collect();
     let mean_entropy = sum(&open) * (1.0 / open.len().max(1) as f64) as f32;
     let done = chosen.len() == open.len();
-    let stop = if last { Some(Stop::MaxSteps) } else { done.then_some(Stop::Converged) };
+    let stop = match (last, done) {
+        (true, true) => Some(Stop::Complete),
+        (true, false) => Some(Stop::MaxSteps),
+        (false, true) => Some(Stop::Converged),
+        (false, false) => None,
+    };
     let confidence =
         score.iter().zip(view.open).map(|(&s, &open)| if open { s as f32 } else { 0.0 }).collect();
     Decision { accepted, canvas, confidence, mean_entropy, stop }
@@ -476,6 +481,36 @@ pub(super) mod tests {
         // -ln(-ln u) is 4.6 at 0.99 and -0.83 at 0.1: enough at a temperature of 1, not at 0.01.
         assert_eq!(first(1.0, [0.1, 0.1, 0.1, 0.99]), [3]);
         assert_eq!(first(0.01, [0.1, 0.1, 0.1, 0.99]), [0]);
+    }
+
+    /// A schedule that runs to its end leaves nothing over; one that is done earlier needed less.
+    #[test]
+    fn the_last_planned_step_completes_a_canvas() {
+        let step = |name: &str, parameters: &[(&str, f64)]| {
+            let spec = super::super::sampler(name).unwrap();
+            let mut s = (spec.create)(&params(spec, parameters), &super::super::PROFILES[0]);
+            s.begin(2, 0);
+            s.step(StepView {
+                canvas: &[0, 0],
+                open: &[true, true],
+                argmax: &[9, 5],
+                first: &[-0.1, -0.1],
+                lse: &[0.0, 0.0],
+                entropy: &[0.5, 1.5],
+                choice: &[0.5, 0.5],
+                ..StepView::default()
+            })
+            .stop
+        };
+        for name in ["low-confidence", "random", "entropy", "origin", "entropy-bound-monotone"] {
+            assert_eq!(step(name, &[("steps", 1.0)]), Some(Stop::Complete), "{name}");
+        }
+        assert_eq!(step("low-confidence", &[]), None);
+        assert_eq!(
+            step("threshold", &[("threshold", 0.5)]),
+            Some(Stop::Converged),
+            "one of two planned steps"
+        );
     }
 
     #[test]

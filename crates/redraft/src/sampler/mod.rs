@@ -194,7 +194,9 @@ impl Default for Ask {
 pub enum Stop {
     /// The sampler's stop rule.
     Converged,
-    /// The last step.
+    /// All positions are decided, by the last step of a schedule that leaves none over.
+    Complete,
+    /// The last step, which may leave what another one would have changed.
     MaxSteps,
 }
 
@@ -203,6 +205,7 @@ impl Stop {
     pub fn name(self) -> &'static str {
         match self {
             Stop::Converged => "converged",
+            Stop::Complete => "complete",
             Stop::MaxSteps => "max_steps",
         }
     }

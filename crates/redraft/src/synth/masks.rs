@@ -26,6 +26,11 @@ pub(crate) const LLADA2: &[Preset] = &[
         about: "LLaDA2 flash 100B-A6B: 32 layers, 256 experts in 8 groups of which 8 are used, blocks of 32",
         build: || plan(&LLADA2_FLASH),
     },
+    Preset {
+        name: "llada2-tiny",
+        about: "LLaDA2 with 4 layers, 8 experts in 4 groups of which 2 are used, blocks of 32, for tests",
+        build: || plan(&tiny("LLaDA2 tiny", LLADA2_MINI)),
+    },
 ];
 pub(crate) const RND1: &[Preset] = &[Preset {
     name: "rnd1-30b-a3b",
@@ -44,18 +49,38 @@ pub(crate) const A2D_QWEN3: &[Preset] = &[
         build: || plan(&BD3LM),
     },
 ];
-pub(crate) const SDAR: &[Preset] =
-    &[Preset { name: "sdar-8b", about: "SDAR 8B: 36 layers, dense, blocks of 4", build: || plan(&SDAR_8B) }];
-pub(crate) const SDAR_MOE: &[Preset] = &[Preset {
-    name: "sdar-30b-a3b",
-    about: "SDAR 30B-A3B: 48 layers, 128 experts of which 8 are used, blocks of 4",
-    build: || plan(&SDAR_30B),
-}];
-pub(crate) const FAST_DLLM: &[Preset] = &[Preset {
-    name: "fast-dllm-v2-7b",
-    about: "Fast-dLLM v2 7B: 28 layers, dense, blocks of 32",
-    build: || plan(&FAST_DLLM_7B),
-}];
+pub(crate) const SDAR: &[Preset] = &[
+    Preset { name: "sdar-8b", about: "SDAR 8B: 36 layers, dense, blocks of 4", build: || plan(&SDAR_8B) },
+    Preset {
+        name: "sdar-tiny",
+        about: "SDAR with 4 layers, blocks of 4, for tests",
+        build: || plan(&tiny("SDAR tiny", SDAR_8B)),
+    },
+];
+pub(crate) const SDAR_MOE: &[Preset] = &[
+    Preset {
+        name: "sdar-30b-a3b",
+        about: "SDAR 30B-A3B: 48 layers, 128 experts of which 8 are used, blocks of 4",
+        build: || plan(&SDAR_30B),
+    },
+    Preset {
+        name: "sdar-moe-tiny",
+        about: "SDAR with 4 layers, 8 experts of which 2 are used, blocks of 4, for tests",
+        build: || plan(&tiny("SDAR MoE tiny", SDAR_30B)),
+    },
+];
+pub(crate) const FAST_DLLM: &[Preset] = &[
+    Preset {
+        name: "fast-dllm-v2-7b",
+        about: "Fast-dLLM v2 7B: 28 layers, dense, blocks of 32",
+        build: || plan(&FAST_DLLM_7B),
+    },
+    Preset {
+        name: "fast-dllm-tiny",
+        about: "Fast-dLLM v2 with 4 layers, blocks of 32, for tests",
+        build: || plan(&tiny("Fast-dLLM v2 tiny", FAST_DLLM_7B)),
+    },
+];
 
 /// What Ling 2 has beside routed experts.
 #[derive(Clone, Copy)]
@@ -249,6 +274,26 @@ const MDLM: Sizes = Sizes {
 };
 
 const BD3LM: Sizes = Sizes { name: "Qwen 3 0.6B A2D BD3LM", block_len: Some(32), ..MDLM };
+
+/// A model of the same kind with two to five million weights. Its rows are whole super-blocks in some tensors and not in
+/// others.
+pub(super) fn tiny(name: &'static str, s: Sizes) -> Sizes {
+    Sizes {
+        name,
+        size_label: if s.experts.is_some() { "4M" } else { "2M" },
+        n_layers: 4,
+        context_len: 4096,
+        d_model: 256,
+        n_heads: 4,
+        n_kv_heads: 2,
+        head_dim: 64,
+        d_ff: 96,
+        experts: s.experts.map(|_| (8, 2)),
+        ling: s.ling.map(|_| Ling { dense_ff: 160, groups: (4, 2) }),
+        vocab: ByteLevel { n: 2048, end: 2000, mask: 2010, ..s.vocab },
+        ..s
+    }
+}
 
 /// All models, for tests.
 #[cfg(test)]

@@ -227,11 +227,15 @@ struct Recorded {
 }
 
 impl Recorded {
+    /// Positions at the start of a canvas's rows that are none of the canvas.
+    fn lead_of(&self, canvas: usize) -> usize {
+        if canvas == 0 { self.lead } else { 0 }
+    }
+
     fn row<'a, T>(&self, all: &'a [T], canvas: usize, step: usize) -> Option<&'a [T]> {
         let row = self.first.get(canvas)?.checked_add(step)?;
         let end = *self.first.get(canvas + 1)?;
-        let lead = if canvas == 0 { self.lead } else { 0 };
-        (row < end).then(|| &all[row * self.canvas_len + lead..(row + 1) * self.canvas_len])
+        (row < end).then(|| &all[row * self.canvas_len + self.lead_of(canvas)..(row + 1) * self.canvas_len])
     }
 }
 
@@ -241,7 +245,8 @@ impl Draws for Recorded {
     }
 
     fn initial(&self, canvas: usize, len: usize) -> Vec<u32> {
-        self.init.chunks(len).nth(canvas).map_or_else(|| self.beyond.initial(canvas, len), <[u32]>::to_vec)
+        let row = self.init.chunks(self.canvas_len).nth(canvas).map(|row| &row[self.lead_of(canvas)..]);
+        row.map_or_else(|| self.beyond.initial(canvas, len), <[u32]>::to_vec)
     }
 
     fn uniform(&self, canvas: usize, step: usize, len: usize) -> Vec<f64> {
@@ -378,4 +383,29 @@ fn recorded(model: &Model, golden: &TraceFile) -> Result<Recorded, Error> {
     }
     let beyond = Philox { seed: 0, vocab_len: shape.vocab_len as u32 };
     Ok(Recorded { canvas_len: len, lead, first, init, renoise, u, choice, denoiser, beyond })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two canvases of four positions, of which the first is the rest of a block that the prompt has begun.
+    #[test]
+    fn a_canvas_begins_after_the_end_of_the_prompt() {
+        let draws = Recorded {
+            canvas_len: 4,
+            lead: 3,
+            first: vec![0, 1, 2],
+            init: (10..18).collect(),
+            renoise: (20..28).collect(),
+            u: None,
+            choice: None,
+            denoiser: None,
+            beyond: Philox { seed: 0, vocab_len: 100 },
+        };
+        assert_eq!(draws.initial(0, 1), [13]);
+        assert_eq!(draws.initial(1, 4), [14, 15, 16, 17]);
+        assert_eq!(draws.initial(2, 4), draws.beyond.initial(2, 4));
+        assert_eq!((draws.renoise(0, 0, 1), draws.renoise(1, 0, 4)), (vec![23], vec![24, 25, 26, 27]));
+    }
 }

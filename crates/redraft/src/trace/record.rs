@@ -186,7 +186,12 @@ impl GenerationRecorder {
             self.init.extend(s.canvas_in.iter().map(|&id| id as i32));
         }
         self.masks.extend(s.decision.accepted.iter().map(|&a| u8::from(a)));
-        self.stops.push(i32::from(s.decision.stop == Some(Stop::Converged)));
+        self.stops.push(match s.decision.stop {
+            Some(Stop::Converged) => 1,
+            Some(Stop::Complete) => 2,
+            // As goldens of other programs have it: their last step is the one that has no step left.
+            Some(Stop::MaxSteps) | None => 0,
+        });
         self.entropy.extend(&r.entropy);
         self.mean_entropy.push(s.decision.mean_entropy);
         self.temperature.push(s.temperature as f32);

@@ -157,7 +157,11 @@ impl Recording {
                     canvas: canvas_out[row].to_vec(),
                     confidence: Vec::new(),
                     mean_entropy: mean_entropy[i] as f32,
-                    stop: (stop[i] != 0.0).then_some(Stop::Converged),
+                    stop: match stop[i] as i64 {
+                        0 => None,
+                        2 => Some(Stop::Complete),
+                        _ => Some(Stop::Converged),
+                    },
                 },
             });
         }
@@ -241,6 +245,10 @@ mod tests {
             (&[true, true][..], Some(Stop::Converged))
         );
         assert_eq!(event.result.entropy, [0.25, 0.0]);
+        let mut f = file();
+        f.insert("stop", vec![3], Elements::I32(vec![0, 2, 0]));
+        let filled = Recording::read(&f, 20).unwrap();
+        assert_eq!(filled.steps[1].event().decision.stop, Some(Stop::Complete));
         assert_eq!(r.end_ids, [1, 14]);
         assert_eq!((r.answer(1), r.answer(2)), (&[][..], &[13][..]), "14 ends it");
     }

@@ -74,23 +74,23 @@ fn settings(model: &Model, golden: &TraceFile, prompt_len: usize) -> Result<Sett
     };
     let mut parameters =
         vec![("steps".to_string(), need("steps")?), ("temperature".into(), 0.0), ("top_p".into(), 1.0)];
-    let (sampler, sequence_len, counts_masked) = match (name("alg"), name("remasking")) {
-        _ if name("sampler").is_some() => {
+    let (sampler, sequence_len, counts_masked) = match (name("sampler"), name("alg"), name("remasking")) {
+        (Some(name), ..) => {
             // In our own words.
-            let spec = sampler(&name("sampler").unwrap_or_default())?;
+            let spec = sampler(&name)?;
             parameters = spec.params.iter().filter_map(|p| Some((p.name.into(), opt(p.name)?))).collect();
             (spec, prompt_len + size("gen_length")?, false)
         }
-        (Some(alg), _) => {
+        (None, Some(alg), _) => {
             parameters.push(("eps".into(), need("eps")?));
             (sampler(&alg)?, size("max_length")?, false)
         }
-        (None, Some(remasking)) => {
+        (None, None, Some(remasking)) => {
             parameters.push(("block_length".into(), need("block_length")?));
             parameters.push(("cfg_scale".into(), opt("cfg").unwrap_or(0.0)));
             (sampler(&remasking)?, prompt_len + size("gen_length")?, false)
         }
-        (None, None) => (model.sampler()?, size("seq_len")?, true),
+        (None, None, None) => (model.sampler()?, size("seq_len")?, true),
     };
     Ok(Settings { sampler, parameters, sequence_len, counts_masked })
 }

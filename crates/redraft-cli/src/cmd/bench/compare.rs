@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::step::StepArgs;
-use super::{Machine, Spread};
+use super::{Machine, Spread, seconds};
 use crate::exit::Exit;
 use crate::out::Out;
 use crate::ui::table::table;
@@ -68,7 +68,12 @@ pub(super) fn main(args: &StepArgs, out: Out) -> anyhow::Result<Exit> {
             }
         }
         if let (Some(a), Some(b)) = (ours.last(), theirs.last()) {
-            out.note(&format!("round {}: {:.3} s, theirs {:.3} s", round + 1, a.wall_s, b.wall_s));
+            out.note(&format!(
+                "round {}: {} s, theirs {} s",
+                round + 1,
+                seconds(a.wall_s),
+                seconds(b.wall_s)
+            ));
         }
     }
     let wall = |s: &[Sample]| Spread::of(s.iter().map(|s| s.wall_s).collect());
@@ -97,10 +102,10 @@ pub(super) fn main(args: &StepArgs, out: Out) -> anyhow::Result<Exit> {
 
 impl Report {
     fn text(&self) -> String {
-        let seconds = |s: &Option<Spread>| s.as_ref().map_or("unknown".into(), Spread::text);
+        let cpu_s = |s: &Option<Spread>| s.as_ref().map_or("unknown".into(), Spread::text);
         let rows = [
-            vec!["redraft".into(), self.ours_s.text(), seconds(&self.ours_cpu_s)],
-            vec!["other".into(), self.theirs_s.text(), seconds(&self.theirs_cpu_s)],
+            vec!["redraft".into(), self.ours_s.text(), cpu_s(&self.ours_cpu_s)],
+            vec!["other".into(), self.theirs_s.text(), cpu_s(&self.theirs_cpu_s)],
         ];
         let head = ["", "step s, median (range)", "CPU s"];
         let cpu = self.cpu_ratio.map_or(String::new(), |r| format!(", {r:.2} in CPU seconds"));
@@ -139,10 +144,12 @@ fn own_args(args: &StepArgs) -> Vec<String> {
     if let Some(n) = args.model.threads {
         option("threads", n.to_string());
     }
-    if let Some(n) = args.model.numerics {
+    // What the environment says it says to the other process, too.
+    let flag = |id: &str| !args.model.given.from_environment(id);
+    if let Some(n) = args.model.numerics.filter(|_| flag("numerics")) {
         option("numerics", n.name().into());
     }
-    if let Some(t) = args.model.kv_type {
+    if let Some(t) = args.model.kv_type.filter(|_| flag("kv_type")) {
         option("kv-type", t.name().into());
     }
     if let Some(n) = args.rows.first() {

@@ -110,8 +110,19 @@ impl Spread {
 
     /// `1.234 (1.200 .. 1.300)`.
     fn text(&self) -> String {
-        format!("{:.3} ({:.3} .. {:.3})", self.median, self.min, self.max)
+        let n = decimals(self.min);
+        format!("{:.n$} ({:.n$} .. {:.n$})", self.median, self.min, self.max)
     }
+}
+
+/// Digits after the point that seconds need: three, or as many as show three digits, down to microseconds.
+fn decimals(seconds: f64) -> usize {
+    (3..6).find(|&n| seconds * 10f64.powi(n) >= 100.0).unwrap_or(6) as usize
+}
+
+/// Seconds with these digits.
+fn seconds(x: f64) -> String {
+    format!("{x:.0$}", decimals(x))
 }
 
 #[cfg(test)]
@@ -124,5 +135,11 @@ mod tests {
         let s = Spread::of(vec![3.0, 1.0, 2.5]).unwrap();
         assert_eq!((s.median, s.min, s.max), (2.5, 1.0, 3.0));
         assert_eq!(s.text(), "2.500 (1.000 .. 3.000)");
+        let s = Spread::of(vec![0.000_987, 0.001_234, 0.0015]).unwrap();
+        assert_eq!(s.text(), "0.001234 (0.000987 .. 0.001500)");
+        assert_eq!(
+            (seconds(0.0123), seconds(0.25), seconds(0.0)),
+            ("0.0123".into(), "0.250".into(), "0.000000".into())
+        );
     }
 }

@@ -11,13 +11,13 @@ use redraft::compute::cpu::peak::peak;
 use serde::Serialize;
 
 use super::peak::Figures;
-use super::{Machine, Spread};
+use super::{Machine, Spread, seconds};
 use crate::answer::peak_rss_bytes;
 use crate::args::model::{ModelArgs, at_least_one};
 use crate::exit::Exit;
 use crate::model::{ModelReport, open_any};
 use crate::out::Out;
-use crate::ui::progress::human_bytes;
+use crate::ui::progress::{counted, human_bytes};
 use crate::ui::table::table;
 use crate::version::VERSION;
 
@@ -282,18 +282,18 @@ fn part_reports(parts: &Parts, peak: Option<&Figures>) -> Vec<PartReport> {
 impl Report {
     fn text(&self) -> String {
         let mut text = format!(
-            "{} ({}, {}), {}\n{} ({}, {} threads), {}, KV type {}\nloaded in {:.3} s, first step done after {:.3} s{}\n",
+            "{} ({}, {}), {}\n{} ({}, {}), {}, KV cache {}\nloaded in {} s, first step done after {} s{}\n",
             self.model.name,
             self.model.architecture,
             self.model.file_type,
             self.machine.line(),
             self.backend,
             self.level,
-            self.threads,
+            counted(self.threads, "thread"),
             self.numerics,
             self.kv_type,
-            self.load_s,
-            self.first_step_s,
+            seconds(self.load_s),
+            seconds(self.first_step_s),
             self.peak_rss_bytes.map_or(String::new(), |b| format!(", peak RSS {}", human_bytes(b))),
         );
         let rows: Vec<Vec<String>> = self.steps.iter().map(Step::row).collect();
@@ -327,7 +327,7 @@ impl Step {
             self.prompt.to_string(),
             format!("{}{at}{told}", self.outputs),
             self.wall_s.text(),
-            self.cpu_s.as_ref().map_or("unknown".into(), |c| format!("{:.3}", c.median)),
+            self.cpu_s.as_ref().map_or("unknown".into(), |c| seconds(c.median)),
             format!("{:.1}", self.in_step_tok_s),
         ]
     }
@@ -338,9 +338,9 @@ impl PartReport {
         let number = |x: Option<f64>| x.map_or(String::new(), |x| format!("{x:.1}"));
         vec![
             self.part.into(),
-            format!("{:.4}", self.seconds),
+            seconds(self.seconds),
             format!("{:.1}", 100.0 * self.seconds / whole),
-            format!("{:.4}", self.cpu_seconds),
+            seconds(self.cpu_seconds),
             number((self.gmac > 0.0).then_some(self.gmac)),
             number(self.gmac_s),
             number(self.of_peak.map(|x| 100.0 * x)),

@@ -72,7 +72,9 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     let person = editor || matches!(input, Input::Lines { prompt: true });
     let stop = if person { interrupt::patient_flag()? } else { interrupt::flag()? };
     let Loaded { mut model, load } = model::open(&args.model, Precision::F32, &stop, out)?;
-    let prompter = args.template.prompter(&model, args.generate.profile.is_some())?;
+    args.generate.left_out(&model, true).iter().for_each(|note| out.note(note));
+    let parse = args.generate.explicit_profile(&model).is_some();
+    let prompter = args.template.prompter(&model, parse)?;
     prompter.warning.iter().for_each(|w| out.warn(w));
     let session = model.session()?;
     let seed = args.generate.seed.number();

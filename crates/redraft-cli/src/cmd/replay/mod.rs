@@ -7,6 +7,7 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
 use anyhow::bail;
+use redraft::sampler::Stop;
 use redraft::sha256_header;
 use redraft::tokenizer::Tokenizer;
 use redraft::trace::{RecordedStep, Recording, TraceFile};
@@ -77,6 +78,8 @@ struct Step {
     steps_max: usize,
     accepted: usize,
     mean_entropy: f32,
+    /// Why the canvas was done, as far as the recording says so: `converged` or `complete`.
+    stop: Option<&'static str>,
     /// What the user would have seen of the canvas; noise and markers are left out.
     text: String,
 }
@@ -97,8 +100,9 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
         if args.play {
             bail!("--play needs a terminal; without it every step is printed as text");
         }
-        for step in shown.report().steps {
-            let Step { canvas, step, steps_max, accepted, mean_entropy, text } = step;
+        for recorded in &shown.recording.steps {
+            let Step { canvas, step, steps_max, accepted, mean_entropy, .. } = shown.step(recorded);
+            let text = shown.text(recorded, true);
             out.text(&format!(
                 "canvas {canvas} step {step}/{steps_max} · accepted {accepted} · entropy {mean_entropy:.3}\n{}\n",
                 text.trim_end()
@@ -137,17 +141,27 @@ impl Shown {
 
     fn step(&self, step: &RecordedStep) -> Step {
         let event = step.event();
-        let room = self.recording.room(step);
-        let cells = Positions::from(&event).cells(&self.tokenizer, &self.recording.end_ids, room);
-        let said = |c: &Cell| !matches!(c.state, State::Noise | State::Marker);
-        let text = cells.into_iter().filter(said).map(|c| c.text).collect();
         Step {
             canvas: step.canvas + 1,
             step: step.step + 1,
             steps_max: step.steps_max,
             accepted: event.decision.n_accepted(),
             mean_entropy: event.decision.mean_entropy,
-            text,
+            stop: event.decision.stop.map(Stop::name),
+            text: self.text(step, false),
         }
+    }
+
+    /// What the user would have seen of a canvas without markers and noise; masks have a sign where they are wanted.
+    fn text(&self, step: &RecordedStep, masks: bool) -> String {
+        let event = step.event();
+        let room = self.recording.room(step);
+        let cells = Positions::from(&event).cells(&self.tokenizer, &self.recording.end_ids, room);
+        let said = |c: &Cell| match c.state {
+            State::Marker => false,
+            State::Noise => masks && event.open.is_some(),
+            _ => true,
+        };
+        cells.into_iter().filter(said).map(|c| c.text).collect()
     }
 }

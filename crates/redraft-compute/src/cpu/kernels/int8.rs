@@ -20,7 +20,7 @@ use redraft_gguf::Bias;
 use crate::cpu::ops::int_panel::{IntPanel, IntTokens, TAIL};
 use crate::cpu::ops::panel::DEPTH;
 use crate::cpu::prefetch;
-use crate::cpu::vector::{Int, Isa, LANES, Row16};
+use crate::cpu::vector::{Isa, LANES, Row16};
 use crate::math::{self, IntLanes, Lanes};
 use crate::numerics::Units;
 
