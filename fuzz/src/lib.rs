@@ -139,6 +139,7 @@ pub fn model(data: &[u8]) {
         params,
         end_ids: model.tokenizer().end_ids(),
         self_conditioning: true,
+        given: redraft::engine::Given::default(),
         full_logits: false,
         interrupt: None,
     };

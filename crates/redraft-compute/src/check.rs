@@ -181,6 +181,9 @@ impl Op {
             Op::Restrict(o) => {
                 kind(op, "logits", o.logits, Kind::Real)?;
                 same(op, "out", o.logits, o.out)?;
+                if !o.ban_rows.is_empty() {
+                    eq(op, "flags of ban_rows", o.logits.rows(), o.ban_rows.len())?;
+                }
                 if o.ban.len() >= o.logits.cols() {
                     return Err(wrong(op, "ban", format!("fewer than {} ids", o.logits.cols()), o.ban.len()));
                 }

@@ -429,6 +429,8 @@ pub struct Restrict {
     pub logits: Val,
     /// Ids that must not be, fewer than the vocabulary has.
     pub ban: Vec<u32>,
+    /// The rows in which they must not be, `T` flags; empty is all.
+    pub ban_rows: Vec<bool>,
     /// Ids that stay; 0 keeps all.
     pub top_k: usize,
     /// Probability that stays, above 0; 1 keeps all.

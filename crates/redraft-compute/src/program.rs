@@ -454,10 +454,17 @@ impl ProgramBuilder {
         Ok(out)
     }
 
-    /// Appends [`Restrict`].
+    /// Appends [`Restrict`], with a ban for all rows.
     pub fn restrict(&mut self, logits: Val, ban: &[u32], top_k: usize, top_p: f64) -> Res {
         let out = self.val("Restrict", logits.rows(), logits.cols(), Kind::Real)?;
-        self.push(Restrict { logits, ban: ban.to_vec(), top_k, top_p, out })?;
+        self.push(Restrict { logits, ban: ban.to_vec(), ban_rows: Vec::new(), top_k, top_p, out })?;
+        Ok(out)
+    }
+
+    /// Appends [`Restrict`] of nothing but a ban in some rows, one flag for each.
+    pub fn ban_in_rows(&mut self, logits: Val, ban: &[u32], rows: Vec<bool>) -> Res {
+        let out = self.val("Restrict", logits.rows(), logits.cols(), Kind::Real)?;
+        self.push(Restrict { logits, ban: ban.to_vec(), ban_rows: rows, top_k: 0, top_p: 1.0, out })?;
         Ok(out)
     }
 

@@ -10,7 +10,7 @@ use common::{config, exact, expand, f32_limits, family_cases, judge, open, with_
 use redraft::arch::Noise;
 use redraft::compute::Precision;
 use redraft::engine::{
-    CanvasPass, Event, Generation, MemoryEstimate, Philox, Request, Sampling, canvas_pass,
+    CanvasPass, Event, Generation, Given, MemoryEstimate, Philox, Request, Sampling, canvas_pass,
     default_max_tokens, generate,
 };
 use redraft::gguf::DType;
@@ -78,6 +78,7 @@ fn request(model: &Model, name: &str, parameters: &[(&str, f64)], max_tokens: us
         profile: &PROFILES[0],
         end_ids: Vec::new(),
         self_conditioning: true,
+        given: Given::default(),
         full_logits: false,
         interrupt: None,
     }

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use common::{LogitsSink, exact, open, oracle_cases};
 use redraft::compute::{KvType, Numerics, Precision};
 use redraft::engine::{
-    CanvasPass, Event, Generation, Philox, Previous, Request, Sampling, Session, canvas_pass, generate,
+    CanvasPass, Event, Generation, Given, Philox, Previous, Request, Sampling, Session, canvas_pass, generate,
 };
 use redraft::sampler::{PROFILES, sampler};
 use redraft::{Error, LoadOptions, Model};
@@ -27,6 +27,7 @@ fn request(model: &Model, prompt: &[u32], max_tokens: usize) -> Request {
         profile: &PROFILES[0],
         end_ids: Vec::new(),
         self_conditioning: true,
+        given: Given::default(),
         full_logits: true,
         interrupt: None,
     }

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use common::{LogitsSink, cases, exact, expand, f32_limits, judge, open, oracle_model, with_metadata};
 use redraft::arch::{Noise, Reading};
 use redraft::compute::{Numerics, Precision};
-use redraft::engine::{CanvasPass, Event, Philox, Request, canvas_pass, generate};
+use redraft::engine::{CanvasPass, Event, Given, Philox, Request, canvas_pass, generate};
 use redraft::gguf::{Bytes, DType, Gguf, GgufWriter, Metadata};
 use redraft::sampler::{PROFILES, sampler};
 use redraft::trace::{Limits, TraceFile};
@@ -72,6 +72,7 @@ fn answers_have_the_same_bits_everywhere() {
             profile: &PROFILES[0],
             end_ids: Vec::new(),
             self_conditioning: true,
+            given: Given::default(),
             full_logits: false,
             interrupt: None,
         };

@@ -7,7 +7,7 @@ mod common;
 use std::ops::ControlFlow;
 
 use common::{config, open, testdata, with_metadata};
-use redraft::engine::{Philox, Request, generate};
+use redraft::engine::{Given, Philox, Request, generate};
 use redraft::gguf::Metadata;
 use redraft::sampler::PROFILES;
 use redraft::trace::{Elements, GenerationRecorder, TraceFile, like};
@@ -29,6 +29,7 @@ fn recording(model: &mut Model, max_tokens: usize, self_conditioning: bool) -> T
         profile: &PROFILES[0],
         end_ids: Vec::new(),
         self_conditioning,
+        given: Given::default(),
         full_logits: false,
         interrupt: None,
     };

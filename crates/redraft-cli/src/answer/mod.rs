@@ -24,7 +24,8 @@ pub(crate) struct View {
     pub(crate) entropy: bool,
 }
 
-/// Generates an answer and shows it as it comes about; `also` sees all events. What was final is taken apart even
+/// Generates an answer and shows it as it comes about; `also` sees all events. Where gaps are filled `head` is the text
+/// before the first, and what is shown is the whole text, on a live canvas only. What was final is taken apart even
 /// where the generation did not come to its end.
 ///
 /// # Errors
@@ -35,6 +36,7 @@ pub(crate) fn show(
     request: &Request,
     seed: u64,
     view: View,
+    head: Option<&str>,
     out: Out,
     also: &mut dyn FnMut(&Event<'_>),
 ) -> anyhow::Result<(Answer, Result<Generation, Error>)> {
@@ -45,6 +47,15 @@ pub(crate) fn show(
             end_ids: request.end_ids.clone(),
             max_tokens: request.max_tokens,
             canvases: model.shape().canvases(request.prompt.len(), request.max_tokens),
+            given: request.given.clone(),
+            windows: match head {
+                // Longer ones are an error, before anything is shown of them.
+                Some(_) if request.max_tokens <= request.context_len => {
+                    request.given.windows(model.shape(), request.prompt.len(), request.max_tokens)
+                }
+                _ => Vec::new(),
+            },
+            head: head.map(str::to_string),
             noise: model.shape().noise,
             draws,
             profile: request.profile,

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use redraft::Model;
-use redraft::engine::{Request, default_max_tokens};
+use redraft::engine::{Given, Request, default_max_tokens};
 use redraft::sampler::{PROFILES, profile};
 
 use super::model::at_least_one;
@@ -163,6 +163,7 @@ impl GenerateArgs {
             profile: profile(self.profile.as_deref().unwrap_or(PROFILES[0].name))?,
             end_ids: model.tokenizer().end_ids(),
             self_conditioning: !self.no_self_conditioning,
+            given: Given::default(),
             full_logits: self.digest == DigestKind::Full,
             interrupt: None,
             prompt,

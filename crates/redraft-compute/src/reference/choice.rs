@@ -20,8 +20,8 @@ pub(crate) fn take_rows<R: HostReal, C>(o: &TakeRows, cx: &mut OpCx<'_, R, C>) -
 pub(super) fn restrict<A: Arithmetic>(o: &Restrict, cx: &mut OpCx<'_, A::R>) -> Result<(), ComputeError> {
     let mut out = cx.take_real(o.out);
     let n = o.logits.cols().max(1);
-    for (x, out) in cx.real(o.logits).chunks_exact(n).zip(out.chunks_exact_mut(n)) {
-        restrict_row::<A>(o, x, out);
+    for (row, (x, out)) in cx.real(o.logits).chunks_exact(n).zip(out.chunks_exact_mut(n)).enumerate() {
+        restrict_row::<A>(o, row, x, out);
     }
     cx.put_real(o.out, out);
     Ok(())
@@ -29,14 +29,15 @@ pub(super) fn restrict<A: Arithmetic>(o: &Restrict, cx: &mut OpCx<'_, A::R>) -> 
 
 /// One row of [`Restrict`]:
 ///
-/// 1. Banned ids become [`RESTRICTED`].
+/// 1. Banned ids become [`RESTRICTED`], in rows to which the ban applies.
 /// 2. `top_k`: ids below the `top_k`-th largest logit become it too; equal ones stay.
 /// 3. `top_p`: with `e[v] = exp(x[v] - max)` and their sum `S` (16 accumulators), ids are taken by falling logit, the
 ///    lower id first among equals, while the running sum of the `e` before them is at most `top_p * S`.
-pub(crate) fn restrict_row<A: Arithmetic>(o: &Restrict, x: &[A::R], out: &mut [A::R]) {
+pub(crate) fn restrict_row<A: Arithmetic>(o: &Restrict, row: usize, x: &[A::R], out: &mut [A::R]) {
     let never = A::scalar(RESTRICTED);
     out.copy_from_slice(x);
-    for &id in &o.ban {
+    let ban: &[u32] = if o.ban_rows.get(row).is_some_and(|&banned| !banned) { &[] } else { &o.ban };
+    for &id in ban {
         if let Some(x) = out.get_mut(id as usize) {
             *x = never;
         }

@@ -404,6 +404,12 @@ fn restricted_ids_have_no_probability() {
         Ok(vec![b.restrict(v[0], &[0, 1], 0, 1.0)?])
     });
     assert!(matches!(e, Err(ComputeError::Shape { op: "Restrict", .. })), "something must be left");
+    let rows = [real(&[0.0, 1.0, 2.0, 3.0])];
+    let ban = |flags: &[bool]| {
+        run(Precision::F32, &[], 2, &rows, |b, v, _| Ok(vec![b.ban_in_rows(v[0], &[1], flags.to_vec())?]))
+    };
+    assert_eq!(ban(&[false, true]).unwrap()[0].real(), [0.0, 1.0, 2.0, X as f32 as f64]);
+    assert!(matches!(ban(&[true]), Err(ComputeError::Shape { op: "Restrict", .. })), "a flag for each row");
     let out = run(Precision::F32, &[], 1, &[real(&[0.0, l3, 0.0, l3]), real(&[0.9])], |b, v, _| {
         let x = b.restrict(v[0], &[], 1, 1.0)?;
         let (of, argmax) = b.token_stats(b.logits(x, None, 1.0))?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use redraft::Model;
 use redraft::chat::{BuiltinTemplate, ChatTemplate, Message, RenderOptions};
-use redraft::engine::{Philox, Request};
+use redraft::engine::{Given, Philox, Request};
 use redraft::sampler::{PROFILES, sampler};
 use redraft::tokenizer::Tokenizer;
 
@@ -28,6 +28,11 @@ impl Question {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/redraft-tiny/questions.json");
         let mut file: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path)?)?;
         Ok(serde_json::from_value(file["questions"].take())?)
+    }
+
+    /// Whether an answer is right: equal after trimming.
+    pub(crate) fn answer(&self) -> &str {
+        &self.answer
     }
 
     /// Whether an answer is right: equal after trimming.
@@ -72,6 +77,7 @@ impl Asker {
             profile: &PROFILES[0],
             end_ids: self.tokenizer.end_ids(),
             self_conditioning: self.self_conditioning,
+            given: Given::default(),
             full_logits: false,
             interrupt: None,
         })

@@ -140,7 +140,7 @@ fn build(model: &mut Model, prompt_len: usize, answer: usize, ask: Ask) -> Resul
     let several = canvases.count > 1;
     let rows = cached.min(chunk).max(if several { canvases.len } else { 0 });
     if rows > 0 {
-        prompt(model, seq, 0, &vec![0; rows], &mut ())?;
+        prompt(model, seq, 0, &vec![0; rows], &[], &mut ())?;
     }
     let (lead, len) = if several { (0, canvases.len) } else { (prompt_len - cached, canvases.first) };
     let (lead, ids, uniform) = (vec![0; lead], vec![0; len], vec![0.5; len]);

@@ -75,6 +75,8 @@ pub struct CanvasPass<'a> {
     pub tail: &'a [u32],
     /// The positions of the canvas that are to be predicted; none is all.
     pub open: Option<&'a [bool]>,
+    /// Tokens that cannot be picked.
+    pub bans: &'a [Ban<'a>],
     /// The previous prediction.
     pub previous: Previous<'a>,
     /// How to sample; without it only taps are computed, the logits of each row as it comes out of the model.
@@ -84,8 +86,25 @@ pub struct CanvasPass<'a> {
 impl<'a> CanvasPass<'a> {
     /// A pass over these ids alone, without a previous prediction and without sampling.
     pub fn new(ids: &'a [u32]) -> CanvasPass<'a> {
-        CanvasPass { lead: &[], ids, tail: &[], open: None, previous: Previous::None, sampling: None }
+        CanvasPass {
+            lead: &[],
+            ids,
+            tail: &[],
+            open: None,
+            bans: &[],
+            previous: Previous::None,
+            sampling: None,
+        }
     }
+}
+
+/// Tokens that cannot be picked at some positions of a canvas: as if the model had never heard of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ban<'a> {
+    /// The tokens, fewer than the vocabulary has.
+    pub ids: &'a [u32],
+    /// One flag per position of the canvas.
+    pub rows: Vec<bool>,
 }
 
 /// How the tokens of a pass are sampled.
@@ -245,12 +264,13 @@ fn run(
 }
 
 /// Pass over `ids` at positions `n_past..`; extends the cache. Returns the most likely next token where the model
-/// [predicts it here](crate::arch::Shape::predicts_next); it never is the mask token.
+/// [predicts it here](crate::arch::Shape::predicts_next); it never is the mask token or one of `ban`.
 pub(crate) fn prompt(
     model: &mut Model,
     seq: SeqId,
     n_past: usize,
     ids: &[u32],
+    ban: &[u32],
     sink: &mut dyn TapSink,
 ) -> Result<Option<u32>, Error> {
     let ids = as_input(ids, model.shape().vocab_len, "prompt")?;
@@ -266,7 +286,7 @@ pub(crate) fn prompt(
             let last = b.take_rows(normed, vec![ids.len() as u32 - 1])?;
             let mut logits = b.head(last, model.arch.head())?; // [1, V]
             if let Noise::Mask(mask) = model.shape().noise {
-                logits = b.restrict(logits, &[mask], 0, 1.0)?;
+                logits = b.restrict(logits, &[ban, &[mask]].concat(), 0, 1.0)?;
             }
             let (of, argmax) = b.token_stats(b.logits(logits, None, 1.0))?;
             [of.stats, argmax].into_iter().for_each(|v| b.output(v));
@@ -300,6 +320,7 @@ pub fn canvas_pass(
     };
     pass.open.map_or(Ok(()), |open| len("open positions", open.len()))?;
     pass.sampling.map_or(Ok(()), |s| len("uniform numbers", s.uniform.len()))?;
+    pass.bans.iter().try_for_each(|b| len("flags of a ban", b.rows.len()))?;
     let ask = pass.sampling.map(|s| s.ask).unwrap_or_default();
     let plain = Ask { temperature: ask.temperature, ..Ask::default() };
     match model.shape().noise {
@@ -396,6 +417,8 @@ fn one_pass(
     // The first position of a sequence has no row before it and keeps its own.
     let row = |i: &usize| (pass.lead.len() + i).saturating_sub(usize::from(shifted)) as u32;
     let rows: Vec<u32> = positions.iter().map(row).collect();
+    // What a model is told of its previous prediction is that of all positions.
+    let told = (pass.sampling.is_some() && model.shape().self_conditioning).then_some(hidden);
     if !rows.iter().copied().eq(0..ids.len() as u32) {
         hidden = b.take_rows(hidden, rows)?; // [R, d_model]
     }
@@ -403,7 +426,7 @@ fn one_pass(
     // where ids are taken out of them or they are guided.
     let noise = model.shape().noise;
     let masked = pass.sampling.is_some() && matches!(noise, Noise::Mask(_));
-    let raw = match masked || sink.wants(TapKey { name: "logits", layer: None }) {
+    let raw = match masked || !pass.bans.is_empty() || sink.wants(TapKey { name: "logits", layer: None }) {
         true => {
             let raw = b.head(hidden, head)?; // [R, V]
             b.tap("logits", raw);
@@ -425,16 +448,23 @@ fn one_pass(
                         let without = b.kept(UNGUIDED, positions.len(), vocab_len)?;
                         logits = guided(&mut b, logits, without, scale)?;
                     }
+                    logits = banned(&mut b, logits, pass.bans, &positions)?;
                     sampled(&mut b, logits, u, &ask, mask)?;
                 }
                 _ => {
+                    let scale = 1.0 / ask.temperature;
                     // The same bits either way.
-                    let (x, head) = raw.map_or((hidden, Some(head)), |raw| (raw, None));
-                    let (of, argmax) = b.token_stats(b.logits(x, head, 1.0 / ask.temperature))?;
+                    let (x, from) = raw.map_or((hidden, Some(head)), |raw| (raw, None));
+                    let x = banned(&mut b, x, pass.bans, &positions)?;
+                    let (of, argmax) = b.token_stats(b.logits(x, from, scale))?;
                     let sample = b.token_sample(of, u)?;
                     [of.stats, argmax, sample].into_iter().for_each(|v| b.output(v));
-                    if model.shape().self_conditioning {
-                        b.keep(hidden, HIDDEN);
+                    if let Some(all) = told {
+                        let of = match all == hidden && pass.bans.is_empty() {
+                            true => of,
+                            false => b.token_stats(b.logits(all, Some(head), scale))?.0,
+                        };
+                        b.keep(all, HIDDEN);
                         b.keep(of.stats, STATISTICS);
                         b.keep(of.tiles, TILES);
                     }
@@ -455,6 +485,17 @@ fn guided(b: &mut ProgramBuilder, with: Val, without: Val, scale: f64) -> Result
     let away = b.add(with, minus)?;
     let away = b.scale(away, Factor::Const(scale + 1.0))?;
     b.add(without, away)
+}
+
+/// Takes out of `x` `[R, V]`, the logits of some positions of a canvas, what is banned there.
+fn banned(
+    b: &mut ProgramBuilder,
+    x: Val,
+    bans: &[Ban<'_>],
+    positions: &[usize],
+) -> Result<Val, ComputeError> {
+    bans.iter()
+        .try_fold(x, |x, ban| b.ban_in_rows(x, ban.ids, positions.iter().map(|&i| ban.rows[i]).collect()))
 }
 
 /// Appends temperature, restrictions and the statistics of `logits` `[R, V]`, which become outputs.

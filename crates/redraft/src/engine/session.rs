@@ -118,6 +118,38 @@ impl Session {
         Ok(last.len())
     }
 
+    /// The token after those in the cache, which must not be one of `ban`: reads the last block again, and then does not
+    /// know [`next`](Self::next), which is another.
+    pub(super) fn next_without(
+        &mut self,
+        model: &mut Model,
+        ban: &[u32],
+        sink: &mut dyn TapSink,
+    ) -> Result<Option<u32>, Error> {
+        let last = self.tokens.split_off(self.tokens.len().saturating_sub(model.shape().canvas_len));
+        model.backend.seq_truncate(self.seq, self.tokens.len())?;
+        self.next = None;
+        let next = super::pass::prompt(model, self.seq, self.tokens.len(), &last, ban, sink)?;
+        self.tokens.extend_from_slice(&last);
+        Ok(next)
+    }
+
+    /// Prompt passes over as much of `ids` as can be cached; what is left is returned.
+    pub(super) fn extend_by(
+        &mut self,
+        model: &mut Model,
+        mut ids: Vec<u32>,
+        sink: &mut dyn TapSink,
+    ) -> Result<Vec<u32>, Error> {
+        let shape = model.shape();
+        let end = shape.cached(self.tokens.len() + ids.len()).saturating_sub(self.tokens.len());
+        let left = ids.split_off(end);
+        for chunk in ids.chunks(prompt_chunk(shape)) {
+            self.extend(model, chunk, sink)?;
+        }
+        Ok(left)
+    }
+
     /// One prompt pass over `ids` after what is cached.
     ///
     /// # Errors
@@ -131,7 +163,7 @@ impl Session {
                 found: ids.len().to_string(),
             });
         }
-        self.next = super::pass::prompt(model, self.seq, self.tokens.len(), ids, sink)?;
+        self.next = super::pass::prompt(model, self.seq, self.tokens.len(), ids, &[], sink)?;
         self.tokens.extend_from_slice(ids);
         self.evict(model)
     }

@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 
 use redraft_compute::math::reduce::sum;
 
+use super::masks::count;
 use super::{
     Ask, Decision, ParamSpec, Params, Profile, Range, Sampler, SamplerSpec, Stability, StepView, Stop,
 };
@@ -100,9 +101,9 @@ impl EntropyBound {
         }
     }
 
-    /// Stable sort by entropy, ties by position; the running sum is exclusive and in f32.
-    fn accept(&self, entropy: &[f32]) -> Vec<bool> {
-        let mut order: Vec<usize> = (0..entropy.len()).collect();
+    /// Stable sort by entropy, ties by position; the running sum is exclusive and in f32. Of the open positions only.
+    fn accept(&self, entropy: &[f32], open: &[bool]) -> Vec<bool> {
+        let mut order: Vec<usize> = (0..entropy.len()).filter(|&i| open[i]).collect();
         order.sort_by(|&a, &b| entropy[a].total_cmp(&entropy[b]));
         let mut accepted = vec![false; entropy.len()];
         let mut before = 0.0f32;
@@ -154,15 +155,20 @@ impl Sampler for EntropyBound {
         Ask { temperature, ..Ask::default() }
     }
 
-    fn begin(&mut self, _len: usize, _before: usize) {
+    fn begin(&mut self, _open: &[bool], _before: usize) {
         self.history.clear();
     }
 
     fn step(&mut self, view: StepView<'_>) -> Decision {
-        let accepted = self.accept(view.entropy);
-        let pick = |(i, &ok): (usize, &bool)| if ok { view.sample[i] } else { view.renoise[i] };
+        let accepted = self.accept(view.entropy, view.open);
+        let pick = |(i, &ok): (usize, &bool)| match () {
+            () if !view.open[i] => view.canvas[i],
+            () if ok => view.sample[i],
+            () => view.renoise[i],
+        };
         let canvas = accepted.iter().enumerate().map(pick).collect();
-        let mean_entropy = sum(view.entropy) * (1.0 / view.entropy.len() as f64) as f32;
+        // Given positions have entropies of 0, and the sum of the others is that of all.
+        let mean_entropy = sum(view.entropy) * (1.0 / count(view.open).max(1) as f64) as f32;
         let converged = self.stable(&view) && self.confident(mean_entropy);
         let stop = if converged {
             Some(Stop::Converged)
@@ -192,13 +198,13 @@ mod tests {
     #[test]
     fn accepts_while_the_easier_ones_stay_below_the_bound() {
         let entropy = [0.3, 0.05, 1.0, 0.0, 2.0, 3.0, 0.05, 1.5];
-        let accepted = sampler(&[]).accept(&entropy);
+        let accepted = sampler(&[]).accept(&entropy, &[true; 8]);
         assert_eq!(accepted, [true, true, false, true, false, false, true, false]);
     }
 
     #[test]
     fn the_easiest_position_is_accepted_whatever_the_bound() {
-        let accepted = sampler(&[("entropy_bound", 0.0)]).accept(&[5.0, 4.0, 4.0, 6.0]);
+        let accepted = sampler(&[("entropy_bound", 0.0)]).accept(&[5.0, 4.0, 4.0, 6.0], &[true; 4]);
         assert_eq!(accepted, [false, true, false, false], "ties go to the lower position");
     }
 
@@ -210,6 +216,7 @@ mod tests {
             s.step(StepView {
                 step,
                 canvas: &renoise,
+                open: &[true; 2],
                 argmax,
                 sample: argmax,
                 entropy,
@@ -222,10 +229,11 @@ mod tests {
         assert_eq!(step(1, &[1, 3], &[0.1, 0.1]), None, "the argmax changed");
         assert_eq!(step(2, &[1, 3], &[0.6, 0.6]), None, "stable but not confident");
         assert_eq!(step(3, &[1, 3], &[0.6, 0.6]), Some(Stop::MaxSteps));
-        s.begin(0, 0);
+        s.begin(&[], 0);
         let first = s.step(StepView {
             step: 0,
             canvas: &renoise,
+            open: &[true; 2],
             argmax: &[1, 3],
             sample: &[1, 3],
             entropy: &[0.1, 0.1],
@@ -236,6 +244,7 @@ mod tests {
         let view = StepView {
             step: 1,
             canvas: &renoise,
+            open: &[true; 2],
             argmax: &[1, 3],
             sample: &[1, 3],
             entropy: &[0.1, 0.1],
@@ -251,6 +260,7 @@ mod tests {
         let view = StepView {
             step: 0,
             canvas: &[7],
+            open: &[true],
             argmax: &[1],
             sample: &[1],
             entropy: &[0.1],
@@ -272,6 +282,7 @@ mod tests {
                 let view = StepView {
                     step: i,
                     canvas,
+                    open: &[true; 2],
                     argmax,
                     sample: argmax,
                     entropy: &[h, h],

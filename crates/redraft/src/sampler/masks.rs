@@ -183,6 +183,11 @@ pub(super) fn reveal(
     Decision { accepted, canvas, confidence, mean_entropy, stop }
 }
 
+/// How many positions of a canvas, or of a part of it, are open.
+pub(super) fn count(open: &[bool]) -> usize {
+    open.iter().filter(|&&open| open).count()
+}
+
 /// How sure a sampler is of a position.
 pub(super) type Score = fn(&Draw, &StepView<'_>, usize) -> f64;
 
@@ -232,9 +237,9 @@ impl Sampler for Timesteps {
         self.draw.ask()
     }
 
-    fn begin(&mut self, len: usize, _before: usize) {
-        let mut left = len;
-        let steps = if self.steps == 0 { len } else { self.steps };
+    fn begin(&mut self, open: &[bool], _before: usize) {
+        let mut left = count(open);
+        let steps = if self.steps == 0 { left } else { self.steps };
         self.plan.clear();
         for step in 0..steps {
             let share = 1.0 - self.time(step + 1, steps) / self.time(step, steps);
@@ -311,23 +316,25 @@ impl Sampler for Blocks {
         self.draw.ask()
     }
 
-    fn begin(&mut self, len: usize, before: usize) {
-        let all = before + len;
+    fn begin(&mut self, open: &[bool], before: usize) {
+        let all = before + open.len();
         let block_length = if self.block_length == 0 { all.max(1) } else { self.block_length };
         let blocks = all.div_ceil(block_length);
         self.plan.clear();
         self.next = 0;
         for b in before / block_length..blocks {
             let begin = b * block_length;
-            let m = block_length.min(all - begin);
+            let end = all.min(begin + block_length);
+            let mut left = count(&open[begin.max(before) - before..end - before]);
+            // Those of the prompt count; given ones do not.
+            let m = before.saturating_sub(begin) + left;
             // The steps are spread over the blocks; a block takes one at least, and none that would reveal nothing.
             let share = (b + 1) * self.steps / blocks - b * self.steps / blocks;
             let steps = if self.steps == 0 { m } else { share.max(1).min(m) };
-            let mut left = m - before.saturating_sub(begin);
             for i in 0..steps {
                 if left > 0 {
                     let k = m / steps + usize::from(i < m % steps);
-                    self.plan.push((begin + m - before, k));
+                    self.plan.push((end - before, k));
                     left = left.saturating_sub(k);
                 }
             }
@@ -372,7 +379,7 @@ pub(super) mod tests {
         let entropy: Vec<f32> =
             probability.iter().map(|&p| -(p * ln(p) + (1.0 - p) * ln(1.0 - p)) as f32).collect();
         let (lse, mut canvas, mut out) = (vec![0.0; n], vec![0; n], Vec::new());
-        sampler.begin(n, 0);
+        sampler.begin(&vec![true; n], 0);
         for step in 0..100 {
             let open: Vec<bool> = canvas.iter().map(|&id| id == 0).collect();
             let d = sampler.step(StepView {
@@ -430,7 +437,7 @@ pub(super) mod tests {
         assert_eq!(got, [vec![0], vec![1, 2]], "61 steps have a share of less than one position");
         let spec = super::super::sampler("origin").unwrap();
         let mut s = (spec.create)(&params(spec, &[("steps", 64.0)]), &super::super::PROFILES[0]);
-        s.begin(3, 0);
+        s.begin(&[true; 3], 0);
         assert_eq!(s.max_steps(), 64, "chance is given each of its steps");
     }
 
@@ -461,7 +468,7 @@ pub(super) mod tests {
     fn ends_can_wait() {
         let spec = super::super::sampler("low-confidence").unwrap();
         let mut s = (spec.create)(&params(spec, &[("end_last", 1.0)]), &super::super::PROFILES[0]);
-        s.begin(2, 0);
+        s.begin(&[true; 2], 0);
         let view = StepView {
             canvas: &[0, 0],
             open: &[true, true],

@@ -10,7 +10,9 @@ use serde_json::Value;
 
 use super::{Elements, PassRecorder, TraceFile};
 use crate::arch::{Noise, Reading};
-use crate::engine::{CanvasPass, Draws, Event, Philox, Request, Session, StepEvent, canvas_pass, generate};
+use crate::engine::{
+    CanvasPass, Draws, Event, Given, Philox, Request, Session, StepEvent, canvas_pass, generate,
+};
 use crate::sampler::{PROFILES, SamplerSpec, sampler};
 use crate::{Error, Model};
 
@@ -237,6 +239,7 @@ pub(super) fn trajectory(
         profile: &PROFILES[0],
         end_ids: Vec::new(),
         self_conditioning: false,
+        given: Given::default(),
         full_logits: false,
         interrupt,
     };

@@ -43,6 +43,7 @@ pub(super) fn add(list: &mut Vec<Case>) {
                 push(list, "Restrict", Exact, name, move || restrict(vocab, spread, top_k, top_p));
             }
             let name = format!("{vocab} ids {spread:?}");
+            push(list, "Restrict", Exact, format!("{name}, a ban in some rows"), move || ban(vocab, spread));
             push(list, "PickStats", Exact, name, move || pick_stats(vocab, spread));
         }
     }
@@ -188,6 +189,11 @@ fn rope(style: RopeStyle, head_dim: usize, n_rot: usize) -> Result<Setup, Comput
 fn restrict(vocab: usize, spread: Spread, top_k: usize, top_p: f64) -> Result<Setup, ComputeError> {
     let ban: &[u32] = if vocab > 2 { &[0, vocab as u32 - 2] } else { &[] };
     unary(vocab, spread, |b, x| b.restrict(x, ban, top_k, top_p))
+}
+
+fn ban(vocab: usize, spread: Spread) -> Result<Setup, ComputeError> {
+    let ban: &[u32] = if vocab > 2 { &[0, vocab as u32 - 2] } else { &[] };
+    unary(vocab, spread, |b, x| b.ban_in_rows(x, ban, (0..x.rows()).map(|row| row % 2 == 0).collect()))
 }
 
 fn pick_stats(vocab: usize, spread: Spread) -> Result<Setup, ComputeError> {

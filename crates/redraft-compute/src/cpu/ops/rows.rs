@@ -106,7 +106,7 @@ pub(crate) fn restrict(cpu: &mut Cpu, o: &op::Restrict, cx: &mut Cx<'_>) -> Resu
     let mut out = cx.take_real(o.out);
     let (x, n) = (cx.real(o.logits), o.logits.cols());
     let mut rows: Vec<_> = out.chunks_exact_mut(n).collect();
-    cpu.pool.items(&mut rows, |_, t, out| choice::restrict_row::<F32>(o, &x[t * n..][..n], out));
+    cpu.pool.items(&mut rows, |_, t, out| choice::restrict_row::<F32>(o, t, &x[t * n..][..n], out));
     cx.put_real(o.out, out);
     Ok(())
 }
