@@ -5,14 +5,15 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use anyhow::{Context as _, bail};
 use redraft::Model;
 use redraft::chat::{Answer, Message, Warning};
 use redraft::compute::Precision;
-use redraft::engine::{Philox, Request, default_max_tokens};
+use redraft::engine::{Philox, Request, Session, default_max_tokens};
 use redraft::fill::{
-    DEFAULT_GAP_MAX, Filled, FilledGap, MAX_GAP, Options, Template, Tried, find_lengths, parse,
+    DEFAULT_GAP_MAX, FilledGap, Lengths, MAX_GAP, Options, Segment, Template, Tried, find_lengths, parse,
 };
 use redraft::receipt::{Receipt, StepRecorder};
 use redraft::tokenizer::Specials;
@@ -42,7 +43,7 @@ use crate::{files, interrupt, model};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     redraft fill --prompt \"What is the capital of France?\" \"The capital of [[]] is Paris.\"\n  \
-    redraft fill --prompt \"55 + 68\" \"55 + [[2]] = 123\"\n  \
+    redraft fill --prompt \"55 + 68\" \"55 + [[3]] = 123\"\n  \
     redraft fill -m model.gguf \"def area(r):\\n    [[]]\\n    return x\"\n  \
     redraft fill -m model.gguf --json --gap-max 64 - < text-with-gaps.txt\n  \
     redraft fill --prompt \"Count from 1 to 5.\" -n 20 \"1, 2, [[]]\"")]
@@ -101,6 +102,8 @@ struct FillReport {
     #[serde(flatten)]
     report: Report,
     gaps: Vec<GapReport>,
+    /// Time that the search for lengths took; the timings are those of the filling itself.
+    lengths_ms: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -148,22 +151,17 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
         given_or_stdin(args.text.as_deref(), "text", "redraft fill \"The capital of [[]] is Paris.\"")?;
     let segments = parse(&text)?;
     let stop = interrupt::flag()?;
-    let Loaded { mut model, load } = model::open(&args.model, Precision::F32, &stop, out)?;
-    let (prompt, end) = args.prompt_and_end(&model, out)?;
-    let specials = if args.raw { Specials::Parse } else { Specials::Text };
-    let template = Template::new(model.tokenizer(), prompt, &segments, specials)?;
-    let base = args.base(&model, &template, Arc::clone(&stop), out)?;
-    let options = Options { gap_max: args.gap_max, end: end.filter(|_| !args.open_end) };
+    let loaded = model::open(&args.model, Precision::F32, &stop, out)?;
     let view = args.live.view(out);
-    let (report, filled) = args.answer(&mut model, &template, &base, options, &stop, view, out, load)?;
+    let (report, text) = args.fill(&segments, loaded, &stop, view, out)?;
     if out.json {
-        let gaps = filled.gaps.iter().map(GapReport::from).collect();
-        out.object(&FillReport { report, gaps })?;
+        out.object(&report)?;
         return Ok(Exit::Done);
     }
     if !view.live {
-        out.text(&format!("{}\n", filled.text.strip_suffix('\n').unwrap_or(&filled.text)))?;
+        out.text(&format!("{}\n", text.strip_suffix('\n').unwrap_or(&text)))?;
     }
+    let report = report.report;
     if out.verbose > 0 {
         report.lines().iter().for_each(|l| out.note(l));
     } else if view.live && !out.quiet && std::io::stderr().is_terminal() {
@@ -211,37 +209,35 @@ impl Args {
         Ok(base)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what a fill is made of")]
-    fn answer(
+    /// Fills the gaps and shows the text as it comes about. Returns the report, and the whole text.
+    fn fill(
         &self,
-        model: &mut Model,
-        template: &Template,
-        base: &Request,
-        options: Options,
-        stop: &AtomicBool,
+        segments: &[Segment],
+        Loaded { mut model, load }: Loaded,
+        stop: &Arc<AtomicBool>,
         view: View,
         out: Out,
-        load: std::time::Duration,
-    ) -> anyhow::Result<(Report, Filled)> {
+    ) -> anyhow::Result<(FillReport, String)> {
+        let model = &mut model;
+        let (prompt, end) = self.prompt_and_end(model, out)?;
+        let specials = if self.raw { Specials::Parse } else { Specials::Text };
+        let template = Template::new(model.tokenizer(), prompt, segments, specials)?;
+        let base = self.base(model, &template, Arc::clone(stop), out)?;
+        let options = Options { gap_max: self.gap_max, end: end.filter(|_| !self.open_end) };
         let seed = self.generate.seed.number();
         out.note(&format!("seed {seed}, {} tokens before the first gap", template.prompt().len()));
         let mut session = model.session()?;
-        let draws = Philox { seed, vocab_len: model.shape().vocab_len as u32 };
-        let bar = Count::new("trying lengths", !out.quiet && out.err_terminal);
-        let lengths = find_lengths(model, &mut session, template, base, options, &draws, &mut |n, of| {
-            bar.set(n, of);
-            ControlFlow::Continue(())
-        });
-        bar.finish();
-        let lengths = lengths.inspect_err(|_| ())?;
-        let request = template.request(base, &lengths.of_gaps(), options.end);
+        let start = Instant::now();
+        let lengths = lengths(model, &mut session, &template, &base, options, seed, out)?;
+        let lengths_ms = start.elapsed().as_secs_f64() * 1e3;
+        let request = template.request(&base, &lengths.of_gaps(), options.end);
         let mut steps = self.receipt.as_ref().map(|_| StepRecorder::default());
-        let shown =
-            show(model, &mut session, &request, seed, view, Some(template.head()), out, &mut |event| {
-                if let Some(s) = &mut steps {
-                    s.event(event);
-                }
-            });
+        let head = Some(template.head());
+        let shown = show(model, &mut session, &request, seed, view, head, out, &mut |event| {
+            if let Some(s) = &mut steps {
+                s.event(event);
+            }
+        });
         model.close(session);
         let done = shown?.1?;
         let filled = template.filled(model, &request, &lengths, &done);
@@ -255,8 +251,36 @@ impl Args {
             out.note(&format!("receipt written to {}", path.display()));
         }
         let written = filled.gaps.iter().map(|gap| gap.ids.len()).sum();
-        Ok((Report::new(model, &request, &done, &answer, seed, load).of_fill(&done, written), filled))
+        let report = Report::new(model, &request, &done, &answer, seed, load).of_fill(&done, written);
+        let gaps = filled.gaps.iter().map(GapReport::from).collect();
+        Ok((FillReport { report, gaps, lengths_ms }, filled.text))
     }
+}
+
+/// Finds the lengths of gaps that have none, under a count of the tries.
+fn lengths(
+    model: &mut Model,
+    session: &mut Session,
+    template: &Template,
+    base: &Request,
+    options: Options,
+    seed: u64,
+    out: Out,
+) -> anyhow::Result<Lengths> {
+    let draws = Philox { seed, vocab_len: model.shape().vocab_len as u32 };
+    let bar = Count::new("trying lengths", !out.quiet && out.err_terminal);
+    let lengths = find_lengths(model, session, template, base, options, &draws, &mut |n, of| {
+        bar.set(n, of);
+        ControlFlow::Continue(())
+    });
+    bar.finish();
+    let lengths = lengths?;
+    for (i, (len, tried)) in lengths.0.iter().enumerate() {
+        if let Some(len) = len.filter(|_| !tried.is_empty()) {
+            out.note(&format!("gap {}: {len} tokens, the best of {} lengths", i + 1, tried.len()));
+        }
+    }
+    Ok(lengths)
 }
 
 /// What to know of a gap that saw nothing of the text after it.

@@ -1,5 +1,7 @@
 //! The question set of `testdata/redraft-tiny/questions.json`, and how a model is asked.
 
+#![allow(dead_code, reason = "each example uses a part")]
+
 use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +32,7 @@ impl Question {
         Ok(serde_json::from_value(file["questions"].take())?)
     }
 
-    /// Whether an answer is right: equal after trimming.
+    /// The right answer.
     pub(crate) fn answer(&self) -> &str {
         &self.answer
     }

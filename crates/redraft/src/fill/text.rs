@@ -227,7 +227,7 @@ mod tests {
         assert!(error("é [[3").starts_with("the gap at character 3 has no end: expected ]]"));
         assert!(error("[[3]] [[").starts_with("the gap at character 7 has no end"));
         for wrong in
-            ["0", "65537", "99999999", "99999999999999999999999", "-1", "+1", "1.5", "x", "[1, 2], [3"]
+            ["0", "65537", "99999999", "99999999999999999999999", "-1", "+1", "1.5", "x", "1, 2], [3"]
         {
             let e = error(&format!("a[[{wrong}]]"));
             assert!(e.starts_with("the gap at character 2: expected nothing, ... or a number"), "{e}");

@@ -202,6 +202,23 @@ mod tests {
         assert_eq!(accepted, [true, true, false, true, false, false, true, false]);
     }
 
+    /// What is given takes no part: of the open positions alone the mean entropy is 0.25, and one is accepted.
+    #[test]
+    fn given_positions_take_no_part() {
+        let mut s = sampler(&[("stability", 0.0), ("confidence", 0.3)]);
+        let d = s.step(StepView {
+            canvas: &[7, 8, 9, 6],
+            open: &[false, true, true, false],
+            argmax: &[7, 2, 3, 6],
+            sample: &[7, 2, 3, 6],
+            entropy: &[0.0, 0.375, 0.125, 0.0],
+            renoise: &[5; 4],
+            ..Default::default()
+        });
+        assert_eq!((d.accepted, d.canvas), (vec![false, false, true, false], vec![7, 5, 3, 6]));
+        assert_eq!((d.mean_entropy, d.stop), (0.25, Some(Stop::Converged)));
+    }
+
     #[test]
     fn the_easiest_position_is_accepted_whatever_the_bound() {
         let accepted = sampler(&[("entropy_bound", 0.0)]).accept(&[5.0, 4.0, 4.0, 6.0], &[true; 4]);

@@ -429,6 +429,67 @@ pub(super) mod tests {
         assert_eq!(reveals(&mut s, &[0.5; 4], &[0.5; 4]), [[0], [1], [2], [3]], "one a step");
     }
 
+    /// How many positions each step of a canvas reveals whose open positions are given.
+    fn counts(name: &str, parameters: &[(&str, f64)], open: &[bool], before: usize) -> Vec<usize> {
+        let spec = super::super::sampler(name).unwrap();
+        let mut s = (spec.create)(&params(spec, parameters), &super::super::PROFILES[0]);
+        s.begin(open, before);
+        let (n, mut open, mut out) = (open.len(), open.to_vec(), Vec::new());
+        for step in 0..100 {
+            // Of what is decided nothing is predicted.
+            let ids: Vec<u32> = open.iter().map(|&o| if o { 7 } else { 0 }).collect();
+            let d = s.step(StepView {
+                step,
+                canvas: &vec![0; n],
+                open: &open,
+                argmax: &ids,
+                sample: &ids,
+                first: &vec![-0.1; n],
+                lse: &vec![0.0; n],
+                entropy: &vec![0.5; n],
+                second: &vec![-3.0; n],
+                sampled: &vec![-0.1; n],
+                choice: &vec![0.5; n],
+                ..StepView::default()
+            });
+            assert!(
+                (0..n).all(|i| open[i] || !d.accepted[i] && d.canvas[i] == 0),
+                "{name}: what is given stays"
+            );
+            out.push(d.n_accepted());
+            (0..n).for_each(|i| open[i] &= !d.accepted[i]);
+            if d.stop.is_some() {
+                assert_eq!(count(&open), 0, "{name}");
+                return out;
+            }
+        }
+        panic!("no end")
+    }
+
+    #[test]
+    fn given_positions_are_decided_already() {
+        // Five of ten are open.
+        let open = [false, true, true, false, false, false, true, true, true, false];
+        assert_eq!(counts("low-confidence", &[], &open, 0), [1; 5]);
+        let blocks = [("block_length", 4.0)];
+        assert_eq!(counts("low-confidence", &blocks, &open, 0), [1; 5]);
+        // Blocks of 2, 2 and 1 open positions with 1, 2 and 2 steps.
+        let five = [("block_length", 4.0), ("steps", 5.0)];
+        assert_eq!(counts("low-confidence", &five, &open, 0), [2, 1, 1, 1]);
+        // A block that the prompt begins counts its tokens, but not what is given: 3 in two steps, one of which is open.
+        let four = [("block_length", 4.0), ("steps", 4.0)];
+        assert_eq!(counts("low-confidence", &four, &[false, true, true, true], 2), [1, 1, 1]);
+        assert_eq!(counts("threshold", &[("threshold", 0.5)], &open, 0), [5]);
+        assert_eq!(counts("joint-threshold", &[("threshold", 1.0), ("post_steps", 0.0)], &open, 0), [1; 5]);
+        assert_eq!(
+            counts("joint-threshold", &[("threshold", 1.0), ("post_steps", 0.0), ("steps", 2.0)], &open, 0),
+            [3, 2]
+        );
+        assert_eq!(counts("entropy-bound-monotone", &[("steps", 2.0)], &open, 0), [3, 2], "int(5 / 2) stay");
+        assert_eq!(counts("maskgit-plus", &[("steps", 2.0)], &open, 0), [2, 3], "int(5 * 0.4995)");
+        assert_eq!(counts("maskgit-plus", &[], &open, 0).iter().sum::<usize>(), 5);
+    }
+
     #[test]
     fn steps_that_reveal_nothing_are_left_out() {
         let spec = super::super::sampler("entropy").unwrap();

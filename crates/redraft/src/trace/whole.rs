@@ -341,6 +341,7 @@ mod tests {
             profile: &PROFILES[0],
             end_ids: Vec::new(),
             self_conditioning: false,
+            given: Given::default(),
             full_logits: false,
             interrupt: Some(Arc::clone(&stop)),
         };
