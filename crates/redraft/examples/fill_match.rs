@@ -15,7 +15,7 @@ use std::path::Path;
 
 use questions::{Asker, Question, draws};
 use redraft::engine::Event;
-use redraft::fill::{DEFAULT_GAP_MAX, Options, Segment, Template, fill};
+use redraft::fill::{DEFAULT_GAP_MAX, Fill, Segment, Template, fill};
 use redraft::tokenizer::Specials;
 use redraft::{LoadOptions, Model};
 
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         None => Model::embedded(&options)?,
     };
     let tokenizer = model.tokenizer().clone();
-    let options = Options { gap_max, end: tokenizer.token_id("<turn|>").or(tokenizer.eos()) };
+    let end_id = tokenizer.token_id("<turn|>").or(tokenizer.eos());
     let asker = Asker::new(&model, None, true)?;
     let mut session = model.session()?;
     let mut table: BTreeMap<&str, Row> = BTreeMap::new();
@@ -69,10 +69,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 let prompt = base.prompt.clone();
                 let template = Template::new(&tokenizer, prompt, &segments(len), Specials::Text)?;
                 let spaced = template.gaps().any(|gap| gap.spaced);
+                let what = Fill { template: &template, base: &base, gap_max, end: end_id };
                 let tries = &mut |_, _| ControlFlow::Continue(());
                 let steps = &mut |_: &Event<'_>| ControlFlow::Continue(());
-                let (mut filled, _) =
-                    fill(&mut model, &mut session, &template, &base, options, &draws, tries, steps)?;
+                let (mut filled, _) = fill(&mut model, &mut session, what, &draws, tries, steps)?;
                 Ok((filled.text == answer, filled.gaps.remove(0), spaced))
             };
             let (right, gap, spaced) = filled(None)?;

@@ -14,7 +14,7 @@ use redraft::compute::cpu::CpuLevel;
 use redraft::engine::{
     CanvasPass, Event, Finish, Generation, Given, Philox, Request, Session, Slot, canvas_pass, generate,
 };
-use redraft::fill::{Filled, Lengths, Options, Template, fill, find_lengths, parse};
+use redraft::fill::{Fill, Filled, Lengths, Template, fill, find_lengths, parse};
 use redraft::gguf::Gguf;
 use redraft::receipt::{Check, ModelDigests, Receipt, StepRecorder};
 use redraft::sampler::{PROFILES, SAMPLERS, SamplerSpec, profile, sampler};
@@ -223,11 +223,10 @@ fn threads_levels_and_backends_change_no_bit() {
             let base = own(&model, Given::default());
             let draws = Philox { seed: 3, vocab_len: model.shape().vocab_len as u32 };
             let mut session = model.session().unwrap();
-            let options = Options { gap_max: 5, end: model.tokenizer().eos() };
+            let what = Fill { template: &template, base: &base, gap_max: 5, end: model.tokenizer().eos() };
             let go_on = &mut |_: &Event<'_>| ControlFlow::Continue(());
             let tries = &mut |_, _| ControlFlow::Continue(());
-            let (filled, done) =
-                fill(&mut model, &mut session, &template, &base, options, &draws, tries, go_on).unwrap();
+            let (filled, done) = fill(&mut model, &mut session, what, &draws, tries, go_on).unwrap();
             (filled, done.ids, done.digests)
         };
         let want = answer(options("cpu", 1, None));
@@ -470,10 +469,9 @@ fn what_does_not_fit_is_an_error_with_numbers() {
         let mut base = own(&model, Given::default());
         base.context_len = made.prompt().len() + made.n_fixed() + 1 + 3 + model.shape().canvas_len.min(16);
         let draws = Philox { seed: 3, vocab_len: model.shape().vocab_len as u32 };
-        let options = Options { gap_max: 64, end: None };
-        let tried = find_lengths(&mut model, &mut session, &made, &base, options, &draws, &mut |_, _| {
-            ControlFlow::Continue(())
-        });
+        let what = Fill { template: &made, base: &base, gap_max: 64, end: None };
+        let tried =
+            find_lengths(&mut model, &mut session, what, &draws, &mut |_, _| ControlFlow::Continue(()));
         let tried = tried.unwrap().0.remove(0).1;
         assert!((1..40).contains(&tried.len()), "{} {}", of.0, tried.len());
     }
@@ -487,8 +485,8 @@ fn tries_stop_and_text_is_no_repetition() {
     let base = own(&model, Given::default());
     let draws = Philox { seed: 3, vocab_len: model.shape().vocab_len as u32 };
     let mut session = model.session().unwrap();
-    let options = Options { gap_max: 9, end: None };
-    let done = find_lengths(&mut model, &mut session, &made, &base, options, &draws, &mut |n, _| match n {
+    let what = Fill { template: &made, base: &base, gap_max: 9, end: None };
+    let done = find_lengths(&mut model, &mut session, what, &draws, &mut |n, _| match n {
         2 => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     });

@@ -17,15 +17,16 @@ use crate::out::Out;
 
 /// How an answer is shown.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct View {
+pub(crate) struct View<'a> {
     /// As a canvas that changes in place; else as text.
     pub(crate) live: bool,
     /// With the entropy of each part of it.
     pub(crate) entropy: bool,
+    /// Where gaps are filled, the text before the first: what is shown is the whole text, on a live canvas only.
+    pub(crate) head: Option<&'a str>,
 }
 
-/// Generates an answer and shows it as it comes about; `also` sees all events. Where gaps are filled `head` is the text
-/// before the first, and what is shown is the whole text, on a live canvas only. What was final is taken apart even
+/// Generates an answer and shows it as it comes about; `also` sees all events. What was final is taken apart even
 /// where the generation did not come to its end.
 ///
 /// # Errors
@@ -35,8 +36,7 @@ pub(crate) fn show(
     session: &mut Session,
     request: &Request,
     seed: u64,
-    view: View,
-    head: Option<&str>,
+    view: View<'_>,
     out: Out,
     also: &mut dyn FnMut(&Event<'_>),
 ) -> anyhow::Result<(Answer, Result<Generation, Error>)> {
@@ -48,14 +48,14 @@ pub(crate) fn show(
             max_tokens: request.max_tokens,
             canvases: model.shape().canvases(request.prompt.len(), request.max_tokens),
             given: request.given.clone(),
-            windows: match head {
+            windows: match view.head {
                 // Longer ones are an error, before anything is shown of them.
                 Some(_) if request.max_tokens <= request.context_len => {
                     request.given.windows(model.shape(), request.prompt.len(), request.max_tokens)
                 }
                 _ => Vec::new(),
             },
-            head: head.map(str::to_string),
+            head: view.head.map(str::to_string),
             noise: model.shape().noise,
             draws,
             profile: request.profile,

@@ -13,7 +13,7 @@ use redraft::chat::{Answer, Message, Warning};
 use redraft::compute::Precision;
 use redraft::engine::{Philox, Request, Session, default_max_tokens};
 use redraft::fill::{
-    DEFAULT_GAP_MAX, FilledGap, Lengths, MAX_GAP, Options, Segment, Template, Tried, find_lengths, parse,
+    DEFAULT_GAP_MAX, Fill, FilledGap, Lengths, MAX_GAP, Segment, Template, Tried, find_lengths, parse,
 };
 use redraft::receipt::{Receipt, StepRecorder};
 use redraft::tokenizer::Specials;
@@ -215,7 +215,7 @@ impl Args {
         segments: &[Segment],
         Loaded { mut model, load }: Loaded,
         stop: &Arc<AtomicBool>,
-        view: View,
+        view: View<'static>,
         out: Out,
     ) -> anyhow::Result<(FillReport, String)> {
         let model = &mut model;
@@ -223,17 +223,18 @@ impl Args {
         let specials = if self.raw { Specials::Parse } else { Specials::Text };
         let template = Template::new(model.tokenizer(), prompt, segments, specials)?;
         let base = self.base(model, &template, Arc::clone(stop), out)?;
-        let options = Options { gap_max: self.gap_max, end: end.filter(|_| !self.open_end) };
+        let end = end.filter(|_| !self.open_end);
+        let fill = Fill { template: &template, base: &base, gap_max: self.gap_max, end };
         let seed = self.generate.seed.number();
         out.note(&format!("seed {seed}, {} tokens before the first gap", template.prompt().len()));
         let mut session = model.session()?;
         let start = Instant::now();
-        let lengths = lengths(model, &mut session, &template, &base, options, seed, out)?;
+        let lengths = lengths(model, &mut session, fill, seed, out)?;
         let lengths_ms = start.elapsed().as_secs_f64() * 1e3;
-        let request = template.request(&base, &lengths.of_gaps(), options.end);
+        let request = fill.request(&lengths);
         let mut steps = self.receipt.as_ref().map(|_| StepRecorder::default());
-        let head = Some(template.head());
-        let shown = show(model, &mut session, &request, seed, view, head, out, &mut |event| {
+        let view = View { head: Some(template.head()), ..view };
+        let shown = show(model, &mut session, &request, seed, view, out, &mut |event| {
             if let Some(s) = &mut steps {
                 s.event(event);
             }
@@ -261,15 +262,13 @@ impl Args {
 fn lengths(
     model: &mut Model,
     session: &mut Session,
-    template: &Template,
-    base: &Request,
-    options: Options,
+    fill: Fill<'_>,
     seed: u64,
     out: Out,
 ) -> anyhow::Result<Lengths> {
     let draws = Philox { seed, vocab_len: model.shape().vocab_len as u32 };
     let bar = Count::new("trying lengths", !out.quiet && out.err_terminal);
-    let lengths = find_lengths(model, session, template, base, options, &draws, &mut |n, of| {
+    let lengths = find_lengths(model, session, fill, &draws, &mut |n, of| {
         bar.set(n, of);
         ControlFlow::Continue(())
     });

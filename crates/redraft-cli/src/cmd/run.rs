@@ -88,7 +88,7 @@ fn answer(
     text: &str,
     loaded: Loaded,
     stop: Arc<AtomicBool>,
-    view: View,
+    view: View<'static>,
     out: Out,
 ) -> anyhow::Result<Report> {
     let Loaded { mut model, load } = loaded;
@@ -101,7 +101,7 @@ fn answer(
     let mut recording = args.trace.as_ref().map(|_| Recording::default());
     let mut steps = args.receipt.as_ref().map(|_| StepRecorder::default());
     let mut session = model.session()?;
-    let shown = show(&mut model, &mut session, &request, seed, view, None, out, &mut |event| {
+    let shown = show(&mut model, &mut session, &request, seed, view, out, &mut |event| {
         if let Some(r) = &mut recording {
             r.event(event);
         }

@@ -138,12 +138,9 @@ fn wrong_input_is_an_error_of_usage() {
 #[test]
 fn a_live_canvas_ends_with_the_text() {
     let out = ok(&[&fill("The capital of [[]] is [[3]].")[..], &["--live", "always"]].concat());
-    let plain: String = out
-        .split('\x1b')
-        .map(|part| part.split_once(|c: char| c.is_ascii_alphabetic()))
-        .flatten()
-        .map(|(_, text)| text)
-        .collect();
+    let text =
+        |part: &str| part.split_once(|c: char| c.is_ascii_alphabetic()).map(|(_, text)| text.to_string());
+    let plain: String = out.split('\x1b').filter_map(text).collect();
     assert!(plain.contains("The capital of"), "{plain:?}");
     assert!(out.contains("step 2/48"), "{out:?}");
 }

@@ -16,7 +16,7 @@ use std::ops::ControlFlow;
 
 use redraft_compute::math::host::{exp, ln};
 
-use super::{Options, Template};
+use super::Fill;
 use crate::arch::Reading;
 use crate::engine::{Draws, Event, Given, Request, Session, Slot, generate};
 use crate::{Error, Model};
@@ -71,15 +71,15 @@ fn grid(max: usize) -> Vec<usize> {
 pub fn find_lengths(
     model: &mut Model,
     session: &mut Session,
-    template: &Template,
-    base: &Request,
-    options: Options,
+    fill: Fill<'_>,
     draws: &dyn Draws,
     trying: &mut dyn FnMut(usize, usize) -> ControlFlow<()>,
 ) -> Result<Lengths, Error> {
+    let Fill { template, base, .. } = fill;
     let params = model.params(base.sampler, &quick_params(base))?;
     let base = Request { params, full_logits: false, ..base.clone() };
-    let mut trial = Trial { model, session, base, template, options, draws, found: Vec::new() };
+    let fill = Fill { base: &base, ..fill };
+    let mut trial = Trial { model, session, fill, draws, found: Vec::new() };
     let mut all = Vec::new();
     for (i, gap) in template.gaps().enumerate() {
         let free_end = i + 1 == template.gaps().count() && template.ends_free();
@@ -113,9 +113,7 @@ fn quick_params(base: &Request) -> Vec<(String, f64)> {
 struct Trial<'a> {
     model: &'a mut Model,
     session: &'a mut Session,
-    base: Request,
-    template: &'a Template,
-    options: Options,
+    fill: Fill<'a>,
     draws: &'a dyn Draws,
     found: Vec<Option<usize>>,
 }
@@ -126,7 +124,7 @@ impl Trial<'_> {
         &mut self,
         trying: &mut dyn FnMut(usize, usize) -> ControlFlow<()>,
     ) -> Result<Vec<Tried>, Error> {
-        let grid = grid(self.options.gap_max.max(1));
+        let grid = grid(self.fill.gap_max.max(1));
         let mut tried: Vec<Tried> = Vec::new();
         let mut todo = grid.clone();
         let mut refined = false;
@@ -155,10 +153,10 @@ impl Trial<'_> {
     /// The score of a length.
     fn score(&mut self, len: usize) -> Result<f64, Error> {
         let (gap, found) = (self.found.len(), &self.found);
-        let part = self.template.up_to(gap);
+        let part = self.fill.template.up_to(gap);
         let lengths: Vec<Option<usize>> = found.iter().copied().chain([Some(len)]).collect();
-        let end = self.options.end.filter(|_| gap + 1 == self.template.gaps().count());
-        let request = part.request(&self.base, &lengths, end);
+        let end = self.fill.end.filter(|_| gap + 1 == self.fill.template.gaps().count());
+        let request = part.request(self.fill.base, &lengths, end);
         let go_on = &mut |_: &Event<'_>| ControlFlow::Continue(());
         let filled = generate(self.model, self.session, &request, self.draws, go_on)?.ids;
         let after = part.n_after(gap);

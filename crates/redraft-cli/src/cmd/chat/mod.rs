@@ -140,7 +140,7 @@ struct Chat {
     generate: GenerateArgs,
     /// Seed of the answers to come.
     seed: u64,
-    view: View,
+    view: View<'static>,
     stop: Arc<AtomicBool>,
     conversation: Conversation,
     /// What stands in the line editor when it is shown again.
@@ -338,7 +338,7 @@ impl Chat {
         }
         request.interrupt = Some(Arc::clone(&self.stop));
         let (model, session) = (&mut self.model, &mut self.session);
-        let (answer, done) = show(model, session, &request, seed, self.view, None, self.out, &mut |_| {})?;
+        let (answer, done) = show(model, session, &request, seed, self.view, self.out, &mut |_| {})?;
         let finish_reason = match done {
             Ok(done) => {
                 show_beside(self.think, &answer, self.out);
