@@ -14,7 +14,7 @@ use redraft_gguf::{Bytes, CODECS, DType, Encoder, codec};
 
 /// The digest of all outputs of the suite in `exact`. It is the same on every platform; it changes only when the
 /// contract, the reference or the cases change, and then the new value is printed by the failing test.
-const DIGEST: u64 = 0x6616_f7a7_a385_b683;
+const DIGEST: u64 = 0xedeb_4ebe_a2de_3830;
 
 /// The same of the cases in `fast`.
 const FAST_DIGEST: u64 = 0x066c_4cd8_d6ca_7cab;

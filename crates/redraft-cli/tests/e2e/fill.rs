@@ -23,8 +23,8 @@ fn the_embedded_model_fills_gaps() {
         assert_eq!(ok(&fill(text)), want, "{text}");
     }
     assert_eq!(ok(&["fill", "--prompt", "55 + 68", "55 + [[3]] = 123"]), "55 + 68 = 123\n");
-    let done = with_stdin(&["fill", "--prompt", "Spell cat backwards.", "-"], "t[[1]]c\n");
-    assert_eq!((done.code, done.out.as_str(), done.err.as_str()), (Some(0), "tac\n", ""));
+    let done = with_stdin(&["fill", "--prompt", "Count from 1 to 5."], "1, 2, [[]], 4, 5\n");
+    assert_eq!((done.code, done.out.as_str(), done.err.as_str()), (Some(0), "1, 2, 3, 4, 5\n", ""));
 }
 
 #[test]
