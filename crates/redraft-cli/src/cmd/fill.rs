@@ -34,10 +34,10 @@ use crate::{files, interrupt, model};
 /// Fill gaps in a text.
 ///
 /// TEXT has one or more gaps: [[3]] is one of three tokens, [[]] one whose length is found by trying. The text around
-/// them stays as it is. A gap of free length at the end of TEXT ends where the model ends it. Two brackets that are no gap
-/// are written \[[. A single space before a gap is the start of what is filled in.
+/// them stays as it is. A gap of free length at the end of TEXT ends where the model ends it. Two brackets that are no
+/// gap are written \[[. A single space before a gap is the start of what is filled in, and counts.
 ///
-/// Models that were trained to answer (such as the one inside this program) need --prompt: TEXT is then the answer to it.
+/// Models that were trained to answer (such as the one inside this program) need --prompt: TEXT is then the answer.
 /// Models that read block by block do not see text in blocks after that of a gap; where a gap saw nothing of the text
 /// after it, a warning says so.
 #[derive(Debug, clap::Args)]
@@ -68,7 +68,14 @@ pub(crate) struct Args {
     template: TemplateArgs,
 
     /// Tokens at most of a gap whose length is found by trying.
-    #[arg(long, value_name = "N", value_parser = gap_max, allow_negative_numbers = true, default_value_t = DEFAULT_GAP_MAX, help_heading = "Generation")]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = gap_max,
+        allow_negative_numbers = true,
+        default_value_t = DEFAULT_GAP_MAX,
+        help_heading = "Generation"
+    )]
     gap_max: usize,
 
     /// The text goes on after its last word: no end is put there.
@@ -287,7 +294,7 @@ fn unseen(i: usize, gap: &FilledGap) -> Option<Warning> {
     (gap.n_after > 0 && gap.n_seen == 0).then(|| Warning {
         code: "suffix_not_seen",
         message: format!(
-            "gap {} was filled without a look at the text after it, which stands in a later block or canvas of this model",
+            "gap {} was filled without a look at the text after it, which stands in a later block or canvas",
             i + 1
         ),
     })
