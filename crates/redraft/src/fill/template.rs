@@ -116,9 +116,10 @@ impl Template {
         &self.prompt
     }
 
-    /// The text before the first gap.
+    /// The text before the first gap, without a space that is left to it.
     pub fn head(&self) -> &str {
-        &self.head
+        let spaced = self.gaps().next().is_some_and(|gap| gap.spaced);
+        self.head.strip_suffix(' ').filter(|_| spaced).unwrap_or(&self.head)
     }
 
     /// The gaps, in order.
