@@ -383,6 +383,8 @@ fn a_text_with_gaps_is_tokenized_as_it_would_be_without() {
     let ids = |s: &str| t.encode(s, Specials::Text).unwrap();
     let made = template(&model, "The cat[[3]] is 12, [[2]]ok. [[]]<eos>");
     assert_eq!(made.prompt(), [&[2][..], &ids("The cat")].concat(), "a begin of sequence");
+    assert_eq!((made.head(), template(&model, "cat [[1]]").head()), ("The cat", "cat"));
+    assert_eq!(template(&model, "cat  [[1]]").head(), "cat  ");
     let gaps: Vec<_> = made.gaps().map(|g| (g.len, g.spaced)).collect();
     assert_eq!(gaps, [(Some(3), false), (Some(2), true), (None, true)]);
     let r = made.request(&own(&model, Given::default()), &[Some(3), Some(2), Some(1)], Some(1));
