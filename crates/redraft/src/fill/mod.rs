@@ -1,7 +1,7 @@
 //! Infilling: text around gaps, which a model fills.
 //!
 //! A text with gaps ([`parse`]) becomes a [`Template`] of tokens; [`find_lengths`] finds the lengths of gaps that have
-//! none; [`Fill::request`] makes a request of which [`generate`](crate::engine::generate) makes an answer, and
+//! none; [`Fill::request`] makes a request of which [`generate`] makes an answer, and
 //! [`Template::filled`] reads it. [`fill`] does all of that.
 //!
 //! Text before the first gap is prompt. What follows is canvas, whose given positions hold their token from the first step
