@@ -497,6 +497,11 @@ fn tries_stop_and_text_is_no_repetition() {
         &model,
         Given { slots: [vec![Slot::Gap], vec![Slot::Fixed(300); 9], vec![Slot::Gap]].concat(), end: None },
     );
+    r.profile = profile("jax").unwrap();
+    r.given.slots.extend([Slot::Gap; 400]);
+    let noise = filled(&mut model, &r, "the canvas is committed, noise and all").ids;
+    assert_eq!(noise.len(), 411);
+    r.given.slots.truncate(11);
     r.profile = profile("llamacpp").unwrap();
     assert!(!filled(&mut model, &r, "repeats").repetition);
 }

@@ -623,7 +623,13 @@ impl Canvas<'_> {
                 let report = CanvasReport { steps: step + 1, stop, accepted_per_step };
                 let committed = match (noise, self.request.profile.commit) {
                     (Noise::Uniform, Commit::Argmax) => result.argmax,
-                    (Noise::Mask(_), _) | (_, Commit::Canvas) => decision.canvas,
+                    (Noise::Mask(_), _) => decision.canvas,
+                    (Noise::Uniform, Commit::Canvas) => {
+                        // Fresh noise knows nothing of gaps.
+                        let banned = |i: usize, id| bans.iter().any(|b| b.rows[i] && b.ids.contains(&id));
+                        let canvas = decision.canvas.into_iter().enumerate();
+                        canvas.map(|(i, id)| if banned(i, id) { result.argmax[i] } else { id }).collect()
+                    }
                 };
                 return Ok((committed, report, first_draft));
             }
