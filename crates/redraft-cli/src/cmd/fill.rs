@@ -31,17 +31,21 @@ use crate::out::Out;
 use crate::ui::progress::Count;
 use crate::{files, interrupt, model};
 
+/// The long help.
+const ABOUT: &str = "\
+Fill gaps in a text.
+
+TEXT has one or more gaps: [[3]] is one of three tokens, [[]] one whose length is found by trying. The text around them \
+stays as it is. A gap of free length at the end of TEXT ends where the model ends it. Two brackets that are no gap are \
+written \\[[. A single space before a gap is the start of what is filled in, and counts.
+
+Models that were trained to answer (such as the one inside this program) need --prompt: TEXT is then the answer. Models \
+that read block by block do not see text in blocks after that of a gap; where a gap saw nothing of the text after it, a \
+warning says so.";
+
 /// Fill gaps in a text.
-///
-/// TEXT has one or more gaps: [[3]] is one of three tokens, [[]] one whose length is found by trying. The text around
-/// them stays as it is. A gap of free length at the end of TEXT ends where the model ends it. Two brackets that are no
-/// gap are written \[[. A single space before a gap is the start of what is filled in, and counts.
-///
-/// Models that were trained to answer (such as the one inside this program) need --prompt: TEXT is then the answer.
-/// Models that read block by block do not see text in blocks after that of a gap; where a gap saw nothing of the text
-/// after it, a warning says so.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  \
+#[command(long_about = ABOUT, after_help = "Examples:\n  \
     redraft fill --prompt \"What is the capital of France?\" \"The capital of [[]] is Paris.\"\n  \
     redraft fill --prompt \"55 + 68\" \"55 + [[3]] = 123\"\n  \
     redraft fill -m model.gguf \"def area(r):\\n    [[]]\\n    return x\"\n  \
