@@ -140,6 +140,7 @@ pub fn model(data: &[u8]) {
         end_ids: model.tokenizer().end_ids(),
         ban: Vec::new(),
         self_conditioning: true,
+        given: redraft::engine::Given::default(),
         full_logits: false,
         interrupt: None,
     };

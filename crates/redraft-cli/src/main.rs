@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         None => Err(anyhow::anyhow!("there is no command: `redraft --help` lists them")),
         Some(Command::Run(args)) => cmd::run::main(&args, out),
         Some(Command::Chat(args)) => cmd::chat::main(&args, out),
+        Some(Command::Fill(args)) => cmd::fill::main(&args, out),
         Some(Command::Inspect(args)) => cmd::inspect::main(&args, out),
         Some(Command::Tokenize(args)) => cmd::tokenize::tokenize(&args, out),
         Some(Command::Detokenize(args)) => cmd::tokenize::detokenize(&args, out),
@@ -90,7 +91,7 @@ fn a_question(e: &clap::Error) -> bool {
 fn several_words(e: &clap::Error) -> bool {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
     let word = |v: &ContextValue| matches!(v, ContextValue::String(s) if !s.starts_with('-'));
-    let asks = std::env::args_os().any(|a| ["run", "trace", "tokenize"].iter().any(|c| a == *c));
+    let asks = std::env::args_os().any(|a| ["run", "fill", "trace", "tokenize"].iter().any(|c| a == *c));
     e.kind() == ErrorKind::UnknownArgument && asks && e.get(ContextKind::InvalidArg).is_some_and(word)
 }
 

@@ -242,16 +242,24 @@ fn check_distribution(
 }
 
 fn check_penalty(op: &'static str, by: &Penalty, rows: usize, vocab: usize) -> Result<(), ComputeError> {
-    for (what, ids) in [("seen", &by.seen), ("ban", &by.ban), ("early_ban", &by.early_ban)] {
+    let row_bans = by.row_bans.iter().map(|b| ("row_bans", &b.ids));
+    for (what, ids) in [("seen", &by.seen), ("ban", &by.ban)].into_iter().chain(row_bans) {
         let ascending = ids.windows(2).all(|w| w[0] < w[1]);
         if !ascending || ids.last().is_some_and(|&id| id as usize >= vocab) {
             return Err(wrong(op, what, format!("ascending ids in 0..{vocab}"), format!("{ids:?}")));
         }
     }
-    let early = by.early_ban.iter().filter(|id| by.ban.binary_search(id).is_err()).count();
-    let banned = by.ban.len() + if by.early_rows > 0 { early } else { 0 };
-    if banned >= vocab {
-        return Err(wrong(op, "ban", format!("fewer than {vocab} ids"), banned));
+    by.row_bans.iter().try_for_each(|b| eq(op, "flags of a ban", rows, b.rows.len()))?;
+    // Neighbouring rows mostly have the same bans.
+    let here = |row: usize| by.row_bans.iter().map(move |b| b.rows[row]);
+    for row in (0..rows).filter(|&row| row == 0 || !here(row).eq(here(row - 1))) {
+        let of_row = by.row_bans.iter().filter(|b| b.rows[row]).flat_map(|b| &b.ids);
+        let mut banned: Vec<u32> = by.ban.iter().chain(of_row).copied().collect();
+        banned.sort_unstable();
+        banned.dedup();
+        if banned.len() >= vocab {
+            return Err(wrong(op, "ban", format!("fewer than {vocab} ids"), banned.len()));
+        }
     }
     eq(op, "rows of except", rows, by.except.len())?;
     check_factor(op, "repetition", by.repetition)?;

@@ -453,10 +453,17 @@ pub struct Penalty {
     pub presence: f64,
     /// Ids that must not be, ascending, fewer than the vocabulary has: their logit becomes [`RESTRICTED`].
     pub ban: Vec<u32>,
-    /// How many rows, from the first on, have further ids that must not be.
-    pub early_rows: usize,
-    /// Those, ascending; with `ban` fewer than the vocabulary has.
-    pub early_ban: Vec<u32>,
+    /// Further ids that must not be in some rows; in each row fewer are banned than the vocabulary has.
+    pub row_bans: Vec<RowBan>,
+}
+
+/// Ids that must not be in some rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowBan {
+    /// The ids, ascending.
+    pub ids: Vec<u32>,
+    /// The rows, `T` flags.
+    pub rows: Vec<bool>,
 }
 
 /// Logits that are lower where ids were seen or must not be.

@@ -7,6 +7,7 @@ use redraft_gguf::{GgufError, Shown};
 
 use crate::chat::ChatError;
 use crate::engine::MemoryEstimate;
+use crate::fill::FillError;
 use crate::tokenizer::TokenizerError;
 
 /// Errors of the library. Each says what, where, and what to do.
@@ -25,6 +26,9 @@ pub enum Error {
     /// A chat template failed.
     #[error(transparent)]
     Chat(#[from] ChatError),
+    /// A text with gaps that says something else.
+    #[error(transparent)]
+    Fill(#[from] FillError),
     /// A file that cannot be read or written.
     #[error("{path}: {source}")]
     Io {

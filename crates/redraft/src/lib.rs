@@ -9,6 +9,7 @@ mod embedded;
 pub mod engine;
 pub mod error;
 mod file_type;
+pub mod fill;
 mod layers;
 pub mod model;
 pub mod receipt;

@@ -17,8 +17,8 @@ use redraft::arch::{Canvases, Noise, Reading};
 use redraft::compute::cpu::CpuLevel;
 use redraft::compute::{KvType, Precision, TapKey};
 use redraft::engine::{
-    CanvasPass, Event, Finish, Generation, MemoryEstimate, Philox, Request, Session, TapSink, canvas_pass,
-    default_max_tokens, generate,
+    CanvasPass, Event, Finish, Generation, Given, MemoryEstimate, Philox, Request, Session, TapSink,
+    canvas_pass, default_max_tokens, generate,
 };
 use redraft::gguf::Metadata;
 use redraft::receipt::{Check, ModelDigests, Receipt, StepRecorder};
@@ -175,6 +175,7 @@ fn request(model: &Model, name: &str, parameters: &[(&str, f64)], prompt: &[u32]
         end_ids: Vec::new(),
         ban: Vec::new(),
         self_conditioning: false,
+        given: Given::default(),
         full_logits: true,
         interrupt: None,
     }

@@ -10,7 +10,7 @@ use common::{commands, config, exact, expand, f32_limits, family_cases, judge, o
 use redraft::arch::Noise;
 use redraft::compute::Precision;
 use redraft::engine::{
-    CanvasPass, Event, Generation, MemoryEstimate, Philox, Request, Sampling, canvas_pass,
+    CanvasPass, Event, Generation, Given, MemoryEstimate, Philox, Request, Sampling, canvas_pass,
     default_max_tokens, generate,
 };
 use redraft::gguf::DType;
@@ -79,6 +79,7 @@ fn request(model: &Model, name: &str, parameters: &[(&str, f64)], max_tokens: us
         end_ids: Vec::new(),
         ban: Vec::new(),
         self_conditioning: true,
+        given: Given::default(),
         full_logits: false,
         interrupt: None,
     }

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use common::{LogitsSink, exact, open, oracle_cases};
 use redraft::compute::{KvType, Numerics, Precision};
 use redraft::engine::{
-    CanvasPass, Event, Generation, Philox, Previous, Request, Sampling, Session, canvas_pass, generate,
+    CanvasPass, Event, Generation, Given, Philox, Previous, Request, Sampling, Session, canvas_pass, generate,
 };
 use redraft::sampler::{PROFILES, sampler};
 use redraft::{Error, LoadOptions, Model};
@@ -28,6 +28,7 @@ fn request(model: &Model, prompt: &[u32], max_tokens: usize) -> Request {
         end_ids: Vec::new(),
         ban: Vec::new(),
         self_conditioning: true,
+        given: Given::default(),
         full_logits: true,
         interrupt: None,
     }

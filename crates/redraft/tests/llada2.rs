@@ -12,7 +12,7 @@ use common::{
 };
 use redraft::arch::{Noise, Reading};
 use redraft::compute::{Numerics, Precision};
-use redraft::engine::{CanvasPass, Event, Philox, Request, canvas_pass, generate};
+use redraft::engine::{CanvasPass, Event, Given, Philox, Request, canvas_pass, generate};
 use redraft::gguf::{Bytes, DType, Gguf, GgufWriter, Metadata};
 use redraft::sampler::{PROFILES, sampler};
 use redraft::trace::{Limits, TraceFile};
@@ -85,6 +85,7 @@ fn answers_have_the_same_bits_everywhere() {
             end_ids: Vec::new(),
             ban: Vec::new(),
             self_conditioning: true,
+            given: Given::default(),
             full_logits: false,
             interrupt: None,
         };
@@ -130,6 +131,7 @@ fn commands_are_two_tokens_of_the_vocabulary() {
             end_ids: Vec::new(),
             ban: Vec::new(),
             self_conditioning: true,
+            given: Given::default(),
             full_logits: false,
             interrupt: None,
         };

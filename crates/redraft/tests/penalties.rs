@@ -69,6 +69,7 @@ fn request(model: &Model, spec: &'static SamplerSpec, drawn: bool, parameters: &
         end_ids: Vec::new(),
         ban: Vec::new(),
         self_conditioning: true,
+        given: redraft::engine::Given::default(),
         full_logits: false,
         interrupt: None,
     }

@@ -89,6 +89,20 @@ fn scores_decide_and_the_leftmost_wins() {
 }
 
 #[test]
+fn a_part_of_a_text_begins_without_a_space() {
+    let tok = Tokenizer::from_parts(small_llama()).unwrap();
+    for (text, expected) in [("ab", vec![6]), (" ab", vec![8]), ("", vec![]), ("ab<u>ab", vec![6, 9, 8])] {
+        let ids = tok.encode_inside(text, Specials::Text).unwrap();
+        assert_eq!(ids, expected, "{text:?}");
+        let back = if text.contains('u') { "ab<u> ab" } else { text };
+        assert_eq!(tok.decode_inside(&ids, true), back);
+    }
+    assert_eq!(tok.encode_inside("<s>ab", Specials::Parse).unwrap(), [1, 8]);
+    assert_eq!(tok.without_space(), [0, 1, 2, 4, 5, 6, 7, 9, 10, 11, 12], "all but \u{2581} and \u{2581}ab");
+    assert_eq!(tok.markers(), [0, 1, 2]);
+}
+
+#[test]
 fn a_space_is_taken_away_at_the_start_of_a_text_only() {
     let tok = Tokenizer::from_parts(small_llama()).unwrap();
     for (ids, shown, hidden) in [

@@ -7,7 +7,7 @@ mod common;
 use std::ops::ControlFlow;
 
 use common::{config, open, testdata, with_metadata};
-use redraft::engine::{Philox, Request, generate};
+use redraft::engine::{Given, Philox, Request, generate};
 use redraft::gguf::Metadata;
 use redraft::sampler::PROFILES;
 use redraft::trace::{Elements, GenerationRecorder, TraceFile, like};
@@ -30,6 +30,7 @@ fn recording(model: &mut Model, max_tokens: usize, self_conditioning: bool) -> T
         end_ids: Vec::new(),
         ban: Vec::new(),
         self_conditioning,
+        given: Given::default(),
         full_logits: false,
         interrupt: None,
     };

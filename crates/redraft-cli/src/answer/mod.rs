@@ -17,11 +17,13 @@ use crate::out::Out;
 
 /// How an answer is shown.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct View {
+pub(crate) struct View<'a> {
     /// As a canvas that changes in place; else as text.
     pub(crate) live: bool,
     /// With the entropy of each part of it.
     pub(crate) entropy: bool,
+    /// Where gaps are filled, the text before the first: what is shown is the whole text, on a live canvas only.
+    pub(crate) head: Option<&'a str>,
 }
 
 /// Generates an answer and shows it as it comes about; `also` sees all events. What was final is taken apart even
@@ -34,7 +36,7 @@ pub(crate) fn show(
     session: &mut Session,
     request: &Request,
     seed: u64,
-    view: View,
+    view: View<'_>,
     out: Out,
     also: &mut dyn FnMut(&Event<'_>),
 ) -> anyhow::Result<(Answer, Result<Generation, Error>)> {
@@ -45,6 +47,15 @@ pub(crate) fn show(
             end_ids: request.end_ids.clone(),
             max_tokens: request.max_tokens,
             canvases: model.shape().canvases(request.prompt.len(), request.max_tokens),
+            given: request.given.clone(),
+            windows: match view.head {
+                // Longer ones are an error, before anything is shown of them.
+                Some(_) if request.max_tokens <= request.context_len => {
+                    request.given.windows(model.shape(), request.prompt.len(), request.max_tokens)
+                }
+                _ => Vec::new(),
+            },
+            head: view.head.map(str::to_string),
             noise: model.shape().noise,
             draws,
             profile: request.profile,

@@ -129,6 +129,17 @@ pub(crate) fn warnings(done: &Generation, answer: &Answer) -> Vec<Warning> {
 }
 
 impl Report {
+    /// Counts only the tokens that the model wrote, not those that were given.
+    pub(crate) fn of_fill(mut self, done: &Generation, written: usize) -> Report {
+        let steps: usize = done.canvases.iter().map(|c| c.steps).sum();
+        self.usage.completion_tokens = written;
+        self.usage.total_tokens = self.usage.prompt_tokens + done.ids.len();
+        self.diffusion.tokens_per_forward = rounded(written as f64 / steps.max(1) as f64);
+        self.timings.wall_tok_s = rate(written, done.timings.total);
+        self.timings.decode_tok_s = rate(written, done.timings.denoise);
+        self
+    }
+
     pub(crate) fn new(
         model: &Model,
         request: &Request,

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use redraft::arch::{Canvases, Noise};
 use redraft::chat::{Answer, AnswerParser, Delta};
-use redraft::engine::{Event, Philox, StepEvent, first_canvas};
+use redraft::engine::{Event, Given, Philox, Slot, StepEvent, Window, first_canvas};
 use redraft::sampler::Profile;
 use redraft::tokenizer::Tokenizer;
 
@@ -22,6 +22,11 @@ pub(super) struct Watched {
     pub(super) end_ids: Vec<u32>,
     pub(super) max_tokens: usize,
     pub(super) canvases: Canvases,
+    /// What of the answer is given, and the canvases around it.
+    pub(super) given: Given,
+    pub(super) windows: Vec<Window>,
+    /// Where gaps are filled, the text before the first.
+    pub(super) head: Option<String>,
     pub(super) noise: Noise,
     pub(super) draws: Philox,
     pub(super) profile: &'static Profile,
@@ -61,12 +66,15 @@ impl Watch {
                 live.frame(&[], &["reading the prompt".into()], now).map_err(stdout_error)?;
                 Shown::Canvas(live, hold)
             }
-            false if out.json => Shown::Nothing,
+            false if out.json || of.head.is_some() => Shown::Nothing,
             false => Shown::Text(out, None),
         };
         let mut parser = AnswerParser::for_tokenizer(&of.tokenizer);
         parser.after_prompt(prompt);
-        Ok(Watch { of, parser, shown, emitted: 0, began: now, mark: now })
+        let mut watch = Watch { of, parser, shown, emitted: 0, began: now, mark: now };
+        let head = watch.of.head.clone().unwrap_or_default();
+        watch.text(&head)?;
+        Ok(watch)
     }
 
     /// Shows one event.
@@ -88,6 +96,10 @@ impl Watch {
             Event::Commit { canvas, ids, emitted, .. } => {
                 self.mark = Instant::now();
                 self.emitted += emitted.len();
+                if self.of.head.is_some() {
+                    self.text(&self.of.tokenizer.decode_inside(emitted, false))?;
+                    return if canvas + 1 < self.of.windows.len() { self.noise(canvas + 1) } else { Ok(()) };
+                }
                 let deltas: Vec<Delta> = emitted.iter().flat_map(|&id| self.parser.push(id)).collect();
                 self.text(&said(&deltas))?;
                 let ended = ids.iter().any(|id| self.of.end_ids.contains(id));
@@ -129,9 +141,17 @@ impl Watch {
     fn noise(&mut self, canvas: usize) -> anyhow::Result<()> {
         let Shown::Canvas(live, _) = &mut self.shown else { return Ok(()) };
         let drawn = self.of.profile.draws_of(canvas);
-        let ids = first_canvas(self.of.noise, &self.of.draws, drawn, self.of.canvases.len_of(canvas));
-        let left = self.of.max_tokens - self.emitted;
-        let cells = noise(&self.of.tokenizer, self.of.noise != Noise::Uniform, &ids[..left.min(ids.len())]);
+        let window = self.of.windows.get(canvas);
+        let len = window.map_or(self.of.canvases.len_of(canvas), |w| w.len);
+        let mut ids = first_canvas(self.of.noise, &self.of.draws, drawn, len);
+        ids.truncate(self.of.max_tokens - self.emitted);
+        let mut fixed = vec![false; ids.len()];
+        for (i, id) in ids.iter_mut().enumerate() {
+            if let Slot::Fixed(given) = self.of.given.slot(window.map_or(0, |w| w.start) + i, 0) {
+                (*id, fixed[i]) = (given, true);
+            }
+        }
+        let cells = noise(&self.of.tokenizer, self.of.noise != Noise::Uniform, &ids, &fixed);
         let status = [format!("canvas {} · noise", canvas + 1)];
         live.frame(&cells, &status, Instant::now()).map_err(stdout_error)
     }

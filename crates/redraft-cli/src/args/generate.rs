@@ -228,6 +228,7 @@ impl GenerateArgs {
             end_ids: model.tokenizer().end_ids(),
             ban: self.banned(model)?,
             self_conditioning: !self.no_self_conditioning,
+            given: redraft::engine::Given::default(),
             full_logits: self.digest == DigestKind::Full,
             interrupt: None,
             prompt,

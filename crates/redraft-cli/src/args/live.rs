@@ -33,13 +33,13 @@ enum When {
 
 impl LiveArgs {
     /// What there is to show.
-    pub(crate) fn view(&self, out: Out) -> View {
+    pub(crate) fn view(&self, out: Out) -> View<'static> {
         let live = match self.live {
             _ if out.json => false,
             When::Auto => out.terminal && !no_color() && obeys_escape_sequences(),
             When::Always => true,
             When::Never => false,
         };
-        View { live, entropy: self.entropy_bars }
+        View { live, entropy: self.entropy_bars, head: None }
     }
 }

@@ -28,6 +28,7 @@ use crate::cmd;
         redraft run \"What is the capital of France?\"\n  \
         redraft run -m model.gguf -v \"Sort 4, 1, 3 in ascending order.\"\n  \
         redraft chat\n  \
+        redraft fill --prompt \"55 + 68\" \"55 + [[]] = 123\"\n  \
         redraft inspect model.gguf\n\n\
         Exit codes: 0 done, 1 the honest answer is no, 2 usage or bad input, 3 the machine cannot (memory, \
         disk, device), 130 interrupted."
@@ -59,6 +60,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Run(Box<cmd::run::Args>),
     Chat(Box<cmd::chat::Args>),
+    Fill(Box<cmd::fill::Args>),
     Inspect(cmd::inspect::Args),
     Tokenize(cmd::tokenize::TokenizeArgs),
     Detokenize(cmd::tokenize::DetokenizeArgs),

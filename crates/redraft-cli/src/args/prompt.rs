@@ -88,19 +88,7 @@ impl PromptArgs {
         if self.tokens.is_some() {
             return Ok(String::new());
         }
-        let text = match self.prompt.as_deref() {
-            Some("-") => read_stdin()?,
-            Some(text) => text.to_string(),
-            None if std::io::stdin().is_terminal() => bail!(
-                "there is no prompt: give it as an argument, as in `redraft run \"What is the capital of \
-                 France?\"`, or give - to type it and end with Ctrl-D"
-            ),
-            None => read_stdin()?,
-        };
-        if text.trim().is_empty() {
-            bail!("the prompt is empty: give it as an argument or through a pipe");
-        }
-        Ok(text)
+        given_or_stdin(self.prompt.as_deref(), "prompt", "redraft run \"What is the capital of France?\"")
     }
 
     /// Token ids of the prompt that [`text`](Self::text) gave. `parse_messages`: control tokens spelled out in
@@ -140,6 +128,16 @@ impl Prompter {
     pub(crate) fn ids(&self, messages: &[Message], model: &Model) -> anyhow::Result<Vec<u32>> {
         let prompt = self.template.render(messages, &self.options)?;
         Ok(model.tokenizer().encode_prompt(&prompt)?)
+    }
+
+    /// The token that the template puts after an answer to `messages`; none where it puts none, or refuses to.
+    pub(crate) fn end_of_answer(&self, messages: &[Message], model: &Model) -> Option<u32> {
+        let answered = [messages, &[Message::new("assistant", "1")]].concat();
+        let options = RenderOptions { add_generation_prompt: false, ..self.options.clone() };
+        let rendered = self.template.render(&answered, &options).ok()?;
+        let ids = model.tokenizer().encode_prompt(&rendered).ok()?;
+        let ends = model.tokenizer().end_ids();
+        ids.into_iter().rev().find(|id| ends.contains(id))
     }
 }
 
@@ -213,6 +211,25 @@ fn given_template(given: &str) -> anyhow::Result<ChatTemplate> {
     })?;
     let about = || given.to_owned();
     ChatTemplate::from_source(&String::from_utf8(bytes).with_context(about)?).with_context(about)
+}
+
+/// The text of an argument, or of stdin. `what` it is, and an `example` of a command with it.
+///
+/// # Errors
+/// There is none, it is empty, or it is no UTF-8.
+pub(crate) fn given_or_stdin(given: Option<&str>, what: &str, example: &str) -> anyhow::Result<String> {
+    let text = match given {
+        Some("-") => read_stdin()?,
+        Some(text) => text.to_string(),
+        None if std::io::stdin().is_terminal() => bail!(
+            "there is no {what}: give it as an argument, as in `{example}`, or give - to type it and end with Ctrl-D"
+        ),
+        None => read_stdin()?,
+    };
+    if text.trim().is_empty() {
+        bail!("the {what} is empty: give it as an argument or through a pipe");
+    }
+    Ok(text)
 }
 
 /// Most bytes of a text from stdin, or from a file of texts: a pipe may never end.

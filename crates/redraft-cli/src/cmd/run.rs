@@ -89,7 +89,7 @@ fn answer(
     text: &str,
     loaded: Loaded,
     stop: Arc<AtomicBool>,
-    view: View,
+    view: View<'static>,
     out: Out,
 ) -> anyhow::Result<Report> {
     let Loaded { mut model, load } = loaded;

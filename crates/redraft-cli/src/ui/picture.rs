@@ -22,6 +22,8 @@ pub(crate) struct Positions<'a> {
     pub(crate) entropy: &'a [f32],
     /// In canvases of masks, what was masked before the step; what was not is decided.
     pub(crate) open: Option<&'a [bool]>,
+    /// Whether the token is given; empty where none is.
+    pub(crate) fixed: &'a [bool],
 }
 
 impl<'a> From<&'a StepEvent<'a>> for Positions<'a> {
@@ -32,6 +34,7 @@ impl<'a> From<&'a StepEvent<'a>> for Positions<'a> {
             accepted: &step.decision.accepted,
             entropy: &step.result.entropy,
             open: step.open,
+            fixed: step.fixed,
         }
     }
 }
@@ -46,6 +49,7 @@ impl Positions<'_> {
 
     fn states(&self, end_ids: &[u32], limit: usize) -> (Vec<u32>, Vec<State>) {
         let state = |i: usize| match () {
+            () if self.fixed.get(i) == Some(&true) => State::Committed,
             () if self.accepted[i] || self.open.is_some_and(|open| !open[i]) => State::Accepted,
             () if self.entropy[i] < DRAFT_ENTROPY => State::Draft,
             () => State::Noise,
@@ -55,9 +59,10 @@ impl Positions<'_> {
         for (i, &argmax) in self.argmax.iter().enumerate().take(limit) {
             let state = state(i);
             // What a canvas of masks accepts stays.
-            let in_canvas = state == State::Noise || self.open.is_some() && state == State::Accepted;
+            let in_canvas = matches!(state, State::Noise | State::Committed)
+                || self.open.is_some() && state == State::Accepted;
             let id = if in_canvas { self.canvas[i] } else { argmax };
-            if state != State::Noise && end_ids.contains(&id) {
+            if matches!(state, State::Draft | State::Accepted) && end_ids.contains(&id) {
                 break;
             }
             ids.push(id);
@@ -67,9 +72,10 @@ impl Positions<'_> {
     }
 }
 
-/// A canvas before its first step: noise only, of random tokens or of masks.
-pub(crate) fn noise(tokenizer: &Tokenizer, masks: bool, ids: &[u32]) -> Vec<Cell> {
-    with_text(tokenizer, masks, ids, vec![State::Noise; ids.len()])
+/// A canvas before its first step: noise, of random tokens or of masks, and what is `fixed`.
+pub(crate) fn noise(tokenizer: &Tokenizer, masks: bool, ids: &[u32], fixed: &[bool]) -> Vec<Cell> {
+    let state = |&fixed: &bool| if fixed { State::Committed } else { State::Noise };
+    with_text(tokenizer, masks, ids, fixed.iter().map(state).collect())
 }
 
 /// Stands for a mask token, whose own text is no text.
@@ -100,6 +106,7 @@ mod tests {
             accepted: &[true, false, false, false, false, false],
             entropy: &[0.0, 3.0, 0.5, 2.0, 0.2, 0.0],
             open: None,
+            fixed: &[],
         };
         use State::{Accepted, Draft, Noise};
         // The end token at position 1 is no more than noise, the one at position 4 is a draft.
@@ -116,6 +123,7 @@ mod tests {
             accepted: &[false, true, false, false, false],
             entropy: &[0.0, 3.0, 0.5, 2.0, 0.2],
             open: Some(&[false, true, true, true, true]),
+            fixed: &[],
         };
         use State::{Accepted, Draft, Noise};
         // The second position was drawn, and is not the most likely token.
@@ -135,7 +143,7 @@ mod tests {
         );
         let got: Vec<_> = cells.iter().map(|c| (c.text.as_str(), c.state)).collect();
         assert_eq!(got, [("a", State::Draft), ("<|turn>", State::Marker), ("<|turn>", State::Noise)]);
-        let cells = noise(&tokenizer, true, &[turn]);
+        let cells = noise(&tokenizer, true, &[turn], &[false]);
         assert_eq!(cells[0].text, "·", "masks have no text");
     }
 }

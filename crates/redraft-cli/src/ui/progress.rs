@@ -46,6 +46,34 @@ pub(crate) fn counted(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
+/// A number of tries, of so many; nothing when `shown` is false.
+pub(crate) struct Count(ProgressBar);
+
+impl Count {
+    pub(crate) fn new(what: &str, shown: bool) -> Count {
+        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(10));
+        if !shown {
+            bar.set_draw_target(ProgressDrawTarget::hidden());
+        }
+        if let Ok(style) = ProgressStyle::with_template("{msg} {pos}/{len}") {
+            bar.set_style(style);
+        }
+        bar.set_message(what.to_string());
+        Count(bar)
+    }
+
+    /// So many are done, of so many.
+    pub(crate) fn set(&self, done: usize, total: usize) {
+        self.0.set_length(total as u64);
+        self.0.set_position(done as u64);
+    }
+
+    /// Takes the count away.
+    pub(crate) fn finish(self) {
+        self.0.finish_and_clear();
+    }
+}
+
 /// Bytes in the largest binary unit that leaves a number of at least 1.
 pub(crate) fn human_bytes(n: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];

@@ -3,6 +3,7 @@
 mod bench;
 mod chat;
 mod files;
+mod fill;
 mod inspect;
 mod masks;
 mod program;

@@ -32,7 +32,7 @@ pub(super) fn penalize<A: Arithmetic>(o: &Penalize, cx: &mut OpCx<'_, A::R>) -> 
 ///
 /// 1. Ids that were seen, but for the one of the row: `x * repetition` where `x` is below 0, else `x * (1 / repetition)`;
 ///    then `- presence`.
-/// 2. Banned ids become [`RESTRICTED`]; in the first rows those of the early ban, too.
+/// 2. Banned ids become [`RESTRICTED`], those of all rows and those of this one.
 pub(crate) fn penalize_row<A: Arithmetic>(by: &Penalty, row: usize, x: &[A::R], out: &mut [A::R]) {
     out.copy_from_slice(x);
     let (more, less) = (A::scalar(by.repetition), A::scalar(1.0 / by.repetition));
@@ -45,8 +45,8 @@ pub(crate) fn penalize_row<A: Arithmetic>(by: &Penalty, row: usize, x: &[A::R], 
         }
     }
     ban::<A>(&by.ban, out);
-    if row < by.early_rows {
-        ban::<A>(&by.early_ban, out);
+    for b in by.row_bans.iter().filter(|b| b.rows.get(row).is_some_and(|&banned| banned)) {
+        ban::<A>(&b.ids, out);
     }
 }
 
@@ -155,6 +155,7 @@ mod tests {
     use super::super::testing::{Data, run};
     use super::*;
     use crate::backend::Precision;
+    use crate::op::RowBan;
     use crate::program::ProgramBuilder;
     use crate::{Val, WeightId};
 
@@ -169,9 +170,9 @@ mod tests {
             repetition,
             presence,
             ban: ban.to_vec(),
-            early_rows: 0,
-            early_ban: Vec::new(),
+            row_bans: Vec::new(),
         };
+        let row_ban = |rows: &[bool]| vec![RowBan { ids: vec![3], rows: rows.to_vec() }];
         // Positive logits are divided by two, negative ones multiplied, then a half is subtracted.
         let cases = [
             (by(1.0, 0.0, &[], None), x),
@@ -179,11 +180,8 @@ mod tests {
             (by(2.0, 0.5, &[], None), [0.5, -4.5, -0.5, 4.0, 0.0]),
             (by(1.0, 0.5, &[3], Some(1)), [1.5, -2.0, -0.5, X, 0.5]),
             (by(0.5, -1.0, &[0, 1], Some(4)), [X, X, 1.0, 4.0, 1.0]),
-            (
-                Penalty { early_rows: 1, early_ban: vec![3], ..by(1.0, 0.0, &[0], None) },
-                [X, -2.0, 0.0, X, 1.0],
-            ),
-            (Penalty { early_ban: vec![3], ..by(1.0, 0.0, &[0], None) }, [X, -2.0, 0.0, 4.0, 1.0]),
+            (Penalty { row_bans: row_ban(&[true]), ..by(1.0, 0.0, &[0], None) }, [X, -2.0, 0.0, X, 1.0]),
+            (Penalty { row_bans: row_ban(&[false]), ..by(1.0, 0.0, &[0], None) }, [X, -2.0, 0.0, 4.0, 1.0]),
         ];
         for (by, want) in cases {
             for p in [Precision::F32, Precision::F64] {
@@ -206,7 +204,9 @@ mod tests {
         refused(by(1.0, 0.0, &[5], None));
         refused(by(1.0, 0.0, &[1, 1], None));
         refused(by(1.0, 0.0, &[0, 1, 2, 3, 4], None));
-        refused(Penalty { early_rows: 1, early_ban: vec![2, 3, 4], ..by(1.0, 0.0, &[0, 1], None) });
+        let rest = |rows: &[bool]| vec![RowBan { ids: vec![2, 3, 4], rows: rows.to_vec() }];
+        refused(Penalty { row_bans: rest(&[true]), ..by(1.0, 0.0, &[0, 1], None) });
+        refused(Penalty { row_bans: rest(&[]), ..by(1.0, 0.0, &[], None) });
         refused(Penalty { except: vec![], ..by(1.0, 0.0, &[], None) });
     }
 }

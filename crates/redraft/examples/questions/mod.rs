@@ -1,12 +1,14 @@
 //! The question set of `testdata/redraft-tiny/questions.json`, and how a model is asked.
 
+#![allow(dead_code, reason = "each example uses a part")]
+
 use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
 
 use redraft::Model;
 use redraft::chat::{BuiltinTemplate, ChatTemplate, Message, RenderOptions};
-use redraft::engine::{Philox, Request};
+use redraft::engine::{Given, Philox, Request};
 use redraft::sampler::{PROFILES, sampler};
 use redraft::tokenizer::Tokenizer;
 
@@ -28,6 +30,11 @@ impl Question {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/redraft-tiny/questions.json");
         let mut file: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path)?)?;
         Ok(serde_json::from_value(file["questions"].take())?)
+    }
+
+    /// The right answer.
+    pub(crate) fn answer(&self) -> &str {
+        &self.answer
     }
 
     /// Whether an answer is right: equal after trimming.
@@ -73,6 +80,7 @@ impl Asker {
             end_ids: self.tokenizer.end_ids(),
             ban: Vec::new(),
             self_conditioning: self.self_conditioning,
+            given: Given::default(),
             full_logits: false,
             interrupt: None,
         })

@@ -1,6 +1,6 @@
 //! The loop over canvases and steps.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -9,8 +9,8 @@ use redraft_compute::{TapData, TapKey, Val};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::pass::{CanvasPass, CanvasResult, Previous, Sampling, TapSink, canvas_pass, check_guidance};
-use super::{Draws, Penalties, Session, first_canvas, memory};
+use super::pass::{Ban, CanvasPass, CanvasResult, Previous, Sampling, TapSink, canvas_pass, check_guidance};
+use super::{Draws, Given, Penalties, Session, Slot, first_canvas, memory};
 use crate::arch::{Noise, Reading, Shape};
 use crate::model::hex;
 use crate::sampler::{
@@ -22,6 +22,7 @@ use crate::{Error, Model};
 pub const DEFAULT_MAX_TOKENS: usize = 512;
 
 /// What to generate.
+#[derive(Clone)]
 pub struct Request {
     /// Prompt ids, BOS included.
     pub prompt: Vec<u32>,
@@ -40,6 +41,8 @@ pub struct Request {
     pub end_ids: Vec<u32>,
     /// Ids that are never drawn.
     pub ban: Vec<u32>,
+    /// What of the answer is given.
+    pub given: Given,
     /// Feed the previous prediction back (where the model can).
     pub self_conditioning: bool,
     /// Show raw logits in each [`StepEvent`] and digest them.
@@ -97,6 +100,8 @@ pub struct StepEvent<'a> {
     pub renoise: &'a [u32],
     /// In canvases of masks, the positions that were masked.
     pub open: Option<&'a [bool]>,
+    /// Positions whose token is given; empty where there are none.
+    pub fixed: &'a [bool],
     /// Uniform numbers that chose positions; empty for samplers that decide canvases of random tokens.
     pub choice: &'a [f64],
     /// Argmax, sample and statistics.
@@ -126,7 +131,8 @@ pub enum Event<'a> {
         /// What is committed: the argmax of the last step (or what [`Request::profile`] says), padded after an
         /// end token.
         ids: &'a [u32],
-        /// Those of `ids` that reach the user: before the end token, and within `max_tokens`.
+        /// What reaches the user with it: those of `ids` before the end token and within `max_tokens`, and given text from
+        /// there to the next canvas.
         emitted: &'a [u32],
         /// Why the canvas was done.
         stop: Stop,
@@ -277,13 +283,22 @@ pub fn generate(
 ) -> Result<Generation, Error> {
     let start = Instant::now();
     model.sampler()?;
-    let division = model.shape().canvases(request.prompt.len(), request.max_tokens);
-    check_request(model, request, division.total())?;
+    let given = &request.given;
+    let tokens = given.tokens(request.max_tokens);
+    let answer = match given.is_empty() {
+        true => model.shape().canvases(request.prompt.len(), tokens).total(),
+        false => tokens,
+    };
+    check_request(model, request, answer)?;
     let mask = if let Noise::Mask(mask) = model.shape().noise { Some(mask) } else { None };
     let penalties = Penalties::of(request, model.shape().vocab_len, mask)?;
-    memory::check(model, session, request, &penalties, division.total())?;
+    memory::check(model, session, request, &penalties, answer)?;
     session.set_penalties(&penalties);
-    let (cached, mut lead) = request.prompt.split_at(model.shape().cached(request.prompt.len()));
+    let windows = given.windows(model.shape(), request.prompt.len(), request.max_tokens);
+    if let Some(last) = windows.last() {
+        check_context(model, request, last.start.saturating_add(last.len))?;
+    }
+    let (cached, lead) = request.prompt.split_at(model.shape().cached(request.prompt.len()));
     let mut sink = request.logits_sink(request.full_logits);
     let mut reused = session
         .set_prompt(model, cached, &mut sink, &mut |done, total| on_event(&Event::Prompt { done, total }))?;
@@ -295,25 +310,29 @@ pub fn generate(
     let mut hashes = Hashes { logits: Sha256::new(), full: request.full_logits.then(Sha256::new) };
     let mut sampler = (request.sampler.create)(&request.params, request.profile);
     model.arch.set_prompt_window(request.profile.window);
-    let mut committed: Vec<u32> = Vec::new();
+    let pad = model.tokenizer().pad().unwrap_or(0);
+    let slot = |at: usize| given.slot(at, pad);
+    let fixed = |range: Range<usize>| range.map_while(|at| fixed_id(slot(at))).collect::<Vec<u32>>();
+    let bans = Bans::new(model, request);
+    // What comes before the next canvas and is not in the cache.
+    let mut lead = lead.to_vec();
+    let mut committed = fixed(0..windows.first().map_or(tokens, |w| w.start));
+    lead.extend_from_slice(&committed);
     let mut canvases = Vec::new();
     let mut end = None;
     let mut repetition = false;
-    for canvas in 0..division.count {
-        let len = division.len_of(canvas);
-        if canvas > 0 {
-            let from = committed.len() - division.len_of(canvas - 1);
-            session.extend(model, &[lead, &committed[from..]].concat(), &mut sink)?;
-            lead = &[];
-        }
+    for (canvas, window) in windows.iter().enumerate() {
+        lead = session.extend_by(model, lead, &mut sink)?;
+        let slots: Vec<Slot> = (window.start..window.start + window.len).map(slot).collect();
         let mut run = Canvas {
             model,
             session,
             request,
             penalties: &penalties,
             draws,
-            lead,
-            len,
+            lead: &lead,
+            slots: &slots,
+            bans: &bans,
             sampler: &mut *sampler,
             canvas,
             start,
@@ -322,37 +341,48 @@ pub fn generate(
         if canvas == 0 {
             timings.first_draft = first;
         }
-        if let Some((at, repeats)) = request.profile.end_of(&ids, &request.end_ids) {
-            let pad = model.tokenizer().pad().unwrap_or(0);
+        ids.truncate(window.keep);
+        let free = free_from(&slots).min(ids.len());
+        if let Some((at, repeats)) = request.profile.end_of(&ids[free..], &request.end_ids) {
             repetition = repeats;
             // An end token stays, what repeats goes.
-            ids[if repeats { at } else { at + 1 }..].fill(pad);
-            end = Some(committed.len() + at);
+            ids[free + if repeats { at } else { at + 1 }..].fill(pad);
+            end = Some(window.start + free + at);
         }
-        let emitted = end.unwrap_or(committed.len() + len).min(request.max_tokens);
-        let emitted = &ids[..emitted - committed.len()];
+        committed.extend_from_slice(&ids);
+        lead.extend_from_slice(&ids);
+        // What was committed, and given text up to the next canvas or to the end of the answer.
+        let next = windows.get(canvas + 1).map_or(tokens, |w| w.start);
+        if end.is_none() && next > committed.len() {
+            let between = fixed(committed.len()..next);
+            lead.extend_from_slice(&between);
+            committed.extend_from_slice(&between);
+        }
+        let until = end.unwrap_or(committed.len()).min(tokens);
+        let emitted = &committed[window.start..until.max(window.start)];
         if on_event(&Event::Commit { canvas, ids: &ids, emitted, stop: report.stop }).is_break() {
             return Err(Error::Interrupted);
         }
         canvases.push(report);
-        committed.extend_from_slice(&ids);
         if end.is_some() {
             break;
         }
     }
     timings.total = start.elapsed();
     timings.denoise = timings.total.saturating_sub(timings.prompt);
-    let stopped = end.filter(|&e| e <= request.max_tokens);
-    let ids = committed[..stopped.unwrap_or(request.max_tokens.min(committed.len()))].to_vec();
+    let stopped = end.filter(|&e| e <= tokens);
+    let ids = committed[..stopped.unwrap_or(tokens.min(committed.len()))].to_vec();
     let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
     let digests = Digests {
         ids: hex(&Sha256::digest(&bytes)),
         logits: hex(&hashes.logits.finalize()),
         full: hashes.full.map(|h| hex(&h.finalize())),
     };
-    let finish = if stopped.is_some() { Finish::Stop } else { Finish::Length };
+    // Given text that ends the answer makes it complete.
+    let complete = given.end.is_some() || !slot(tokens.saturating_sub(1)).is_open();
+    let finish = if stopped.is_some() || complete { Finish::Stop } else { Finish::Length };
     let kv_bytes = model.backend.seq_bytes(session.seq())?;
-    let repetition = repetition && finish == Finish::Stop;
+    let repetition = repetition && stopped.is_some();
     let kv_windowed = session.is_windowed();
     Ok(Generation {
         ids,
@@ -368,9 +398,56 @@ pub fn generate(
     })
 }
 
+fn fixed_id(slot: Slot) -> Option<u32> {
+    match slot {
+        Slot::Fixed(id) => Some(id),
+        _ => None,
+    }
+}
+
+/// Where in a canvas an answer can end: after everything that is given and every gap.
+fn free_from(slots: &[Slot]) -> usize {
+    slots.iter().rposition(|&s| s != Slot::Open).map_or(0, |at| at + 1)
+}
+
+/// Ids that cannot stand in gaps; nothing where there is no gap.
+struct Bans {
+    /// Control tokens, and ends of the answer.
+    control: Vec<u32>,
+    /// Tokens whose text does not begin with a space.
+    spaceless: Vec<u32>,
+}
+
+impl Bans {
+    fn new(model: &Model, request: &Request) -> Bans {
+        let has = |slot: Slot| request.given.slots.contains(&slot);
+        let (tokenizer, spaced) = (model.tokenizer(), has(Slot::SpacedGap));
+        let mut control = Vec::new();
+        if spaced || has(Slot::Gap) {
+            control = tokenizer.markers();
+            control.extend_from_slice(&request.end_ids);
+            control.retain(|&id| (id as usize) < model.shape().vocab_len);
+            control.sort_unstable();
+            control.dedup();
+        }
+        let spaceless = if spaced { tokenizer.without_space() } else { Vec::new() };
+        Bans { control, spaceless }
+    }
+
+    /// Those for the positions of a canvas.
+    fn of<'a>(&'a self, slots: &[Slot]) -> Vec<Ban<'a>> {
+        let gap = |s: &Slot| matches!(s, Slot::Gap | Slot::SpacedGap);
+        let bans = [
+            Ban { ids: &self.control, rows: slots.iter().map(gap).collect() },
+            Ban { ids: &self.spaceless, rows: slots.iter().map(|&s| s == Slot::SpacedGap).collect() },
+        ];
+        bans.into_iter().filter(|b| b.rows.contains(&true)).collect()
+    }
+}
+
 fn check_request(model: &Model, request: &Request, answer: usize) -> Result<(), Error> {
     let shape = model.shape();
-    if request.prompt.is_empty() {
+    if request.prompt.is_empty() && request.given.is_empty() {
         return Err(Error::Request {
             what: "prompt".into(),
             expected: "at least one token".into(),
@@ -404,8 +481,13 @@ fn check_request(model: &Model, request: &Request, answer: usize) -> Result<(), 
     if request.params.get("cfg_scale") > 0.0 {
         check_guidance(model)?;
     }
-    check_commands(request, shape)?;
-    let answer = answer.saturating_add(shape.reserved(request.sampler));
+    check_commands(request, model.shape())?;
+    check_context(model, request, answer)
+}
+
+/// `answer`: the position after the last one of the answer.
+fn check_context(model: &Model, request: &Request, answer: usize) -> Result<(), Error> {
+    let answer = answer.saturating_add(model.shape().reserved(request.sampler));
     if request.prompt.len().saturating_add(answer) > request.context_len {
         return Err(Error::ContextOverflow {
             prompt: request.prompt.len(),
@@ -419,6 +501,13 @@ fn check_request(model: &Model, request: &Request, answer: usize) -> Result<(), 
 /// The tokens by which a sampler deletes and inserts, where it does: two of the vocabulary.
 fn check_commands(request: &Request, shape: &Shape) -> Result<(), Error> {
     let Noise::Mask(mask) = shape.noise else { return Ok(()) };
+    if !request.params.get("delete_token").is_nan() && !request.given.is_empty() {
+        return Err(Error::Request {
+            what: "sampler for a text with gaps".into(),
+            expected: "one that leaves tokens at their places".into(),
+            found: request.sampler.name.into(),
+        });
+    }
     let mut others = vec![f64::from(mask), 0.0];
     for name in ["delete_token", "split_token"] {
         let id = request.params.get(name);
@@ -440,14 +529,15 @@ fn check_commands(request: &Request, shape: &Shape) -> Result<(), Error> {
 /// One canvas being denoised.
 struct Canvas<'a> {
     model: &'a mut Model,
-    session: &'a Session,
+    session: &'a mut Session,
     request: &'a Request,
     penalties: &'a Penalties,
     draws: &'a dyn Draws,
     /// What is read before the canvas in each step.
     lead: &'a [u32],
-    /// Positions.
-    len: usize,
+    /// Its positions.
+    slots: &'a [Slot],
+    bans: &'a Bans,
     sampler: &'a mut dyn Sampler,
     canvas: usize,
     start: Instant,
@@ -462,7 +552,7 @@ impl Canvas<'_> {
         hashes: &mut Hashes,
         on_event: &mut dyn FnMut(&Event<'_>) -> ControlFlow<()>,
     ) -> Result<(Vec<u32>, CanvasReport, Duration), Error> {
-        let len = self.len;
+        let len = self.slots.len();
         let n_prefix = self.session.tokens().len() + self.lead.len();
         let shape = self.model.shape();
         let (noise, feedback) = (shape.noise, self.request.self_conditioning && shape.self_conditioning);
@@ -475,29 +565,47 @@ impl Canvas<'_> {
         };
         let mut ids = first_canvas(noise, self.draws, drawn, len);
         // The first token of a block that comes with the pass before it, which alone can predict it.
-        let given = self.session.next().filter(|_| self.lead.is_empty());
-        if let Some(next) = given {
+        let next = self.next(sink)?;
+        if let Some(next) = next {
             ids[0] = next;
         }
         // Of random tokens those count as decided that the step before accepted.
         let mut accepted = vec![false; len];
+        let fixed: Vec<bool> = self.slots.iter().map(|s| !s.is_open()).collect();
+        for (id, &slot) in ids.iter_mut().zip(self.slots) {
+            *id = fixed_id(slot).unwrap_or(*id);
+        }
+        let any_fixed = fixed.contains(&true);
+        let bans = self.bans.of(self.slots);
+        let is_open = |ids: &[u32]| -> Vec<bool> {
+            ids.iter().zip(&fixed).map(|(&id, &fixed)| !fixed && noise.is_open(id)).collect()
+        };
         let mut accepted_per_step = Vec::new();
         let mut first_draft = Duration::ZERO;
-        self.sampler.begin(len, before);
+        if !is_open(&ids).contains(&true) {
+            let report = CanvasReport { steps: 0, stop: Stop::Converged, accepted_per_step };
+            return Ok((ids, report, self.start.elapsed()));
+        }
+        let undecided: Vec<bool> = fixed.iter().map(|fixed| !fixed).collect();
+        self.sampler.begin(&undecided, before);
         let mut step = 0;
         loop {
             let ask = self.sampler.ask(step);
             let uniform = self.draws.uniform(drawn, step, len);
-            let open: Vec<bool> = ids.iter().map(|&id| noise.is_open(id)).collect();
+            let open = is_open(&ids);
             let masked = matches!(noise, Noise::Mask(_)).then_some(&open[..]);
             let predicted: Vec<bool> =
-                (0..len).map(|i| open[i] || ask.edit && (i > 0 || given.is_none())).collect();
+                (0..len).map(|i| open[i] || ask.edit && !fixed[i] && (i > 0 || next.is_none())).collect();
             let decided: Vec<bool> = match noise {
                 Noise::Mask(_) => open.iter().map(|open| !open).collect(),
-                Noise::Uniform => accepted,
+                Noise::Uniform => {
+                    accepted.iter().zip(&fixed).map(|(&accepted, &fixed)| accepted || fixed).collect()
+                }
             };
             let previous = match step {
-                1.. if feedback && !self.penalties.is_none(n_prefix) => Previous::KeptLogits,
+                1.. if feedback && (!bans.is_empty() || !self.penalties.is_none(n_prefix)) => {
+                    Previous::KeptLogits
+                }
                 1.. if feedback => Previous::Kept { temperature: self.sampler.ask(step - 1).temperature },
                 _ => Previous::None,
             };
@@ -505,7 +613,8 @@ impl Canvas<'_> {
                 lead: self.lead,
                 ids: &ids,
                 tail: &tail,
-                open: masked.map(|_| &predicted[..]),
+                open: (masked.is_some() || any_fixed).then_some(&predicted[..]),
+                bans: &bans,
                 previous,
                 sampling: Some(Sampling { ask, uniform: &uniform }),
                 penalties: Some(self.penalties),
@@ -557,6 +666,7 @@ impl Canvas<'_> {
                 uniform: &uniform,
                 renoise: &renoise,
                 open: masked,
+                fixed: if any_fixed { &fixed } else { &[] },
                 choice: &choice,
                 result: &result,
                 decision: &decision,
@@ -570,13 +680,15 @@ impl Canvas<'_> {
                 let report = CanvasReport { steps: step + 1, stop, accepted_per_step };
                 let committed = match (noise, self.request.profile.commit) {
                     (Noise::Uniform, Commit::Argmax) => result.argmax,
+                    (Noise::Mask(_), _) => decision.canvas,
                     (Noise::Uniform, Commit::Canvas) => {
-                        // Fresh noise knows of no bans.
+                        // Fresh noise knows nothing of bans and gaps.
                         let mut canvas = decision.canvas;
                         self.penalties.without_banned(n_prefix, &mut canvas, &result.argmax);
-                        canvas
+                        let banned = |i: usize, id| bans.iter().any(|b| b.rows[i] && b.ids.contains(&id));
+                        let canvas = canvas.into_iter().enumerate();
+                        canvas.map(|(i, id)| if banned(i, id) { result.argmax[i] } else { id }).collect()
                     }
-                    (Noise::Mask(_), _) => decision.canvas,
                 };
                 return Ok((committed, report, first_draft));
             }
@@ -585,11 +697,29 @@ impl Canvas<'_> {
         }
     }
 
+    /// The token that the pass before this canvas predicts for its first position, where it alone can.
+    fn next(&mut self, sink: &mut LogitsSink<'_>) -> Result<Option<u32>, Error> {
+        let next = self.session.next().filter(|_| self.lead.is_empty());
+        let banned: Vec<u32> = match (next, self.slots.first()) {
+            (None, _) | (_, Some(Slot::Fixed(_))) => return Ok(None),
+            (Some(_), Some(&slot)) => {
+                self.bans.of(&[slot]).iter().flat_map(|b| b.ids.iter().copied()).collect()
+            }
+            (Some(_), None) => Vec::new(),
+        };
+        if next.is_some_and(|id| banned.contains(&id)) {
+            return self.session.next_without(self.model, &banned, sink);
+        }
+        Ok(next)
+    }
+
     /// Whether nothing that follows can change the answer: it has an end, everything before that is decided, and what is
     /// decided stays.
     fn ended(&self, noise: Noise, canvas: &[u32]) -> bool {
         let Noise::Mask(_) = noise else { return false };
-        let first = canvas.iter().find(|&&id| noise.is_open(id) || self.request.end_ids.contains(&id));
-        first.is_some_and(|&id| !noise.is_open(id))
+        let free = free_from(self.slots);
+        let open = |i: usize| self.slots[i].is_open() && noise.is_open(canvas[i]);
+        let ends = |i: usize| i >= free && self.request.end_ids.contains(&canvas[i]);
+        (0..canvas.len()).find(|&i| open(i) || ends(i)).is_some_and(|i| !open(i))
     }
 }

@@ -2,6 +2,7 @@
 
 mod draws;
 mod generate;
+mod given;
 mod memory;
 mod overflow;
 mod pass;
@@ -13,9 +14,10 @@ pub use generate::{
     CanvasReport, DEFAULT_MAX_TOKENS, Digests, Event, Finish, Generation, Request, StepEvent, Timings,
     default_max_tokens, generate,
 };
+pub use given::{Given, Slot, Window};
 pub use memory::MemoryEstimate;
 pub use overflow::turns_to_drop;
-pub use pass::{CanvasPass, CanvasResult, Previous, Sampling, TapSink, canvas_pass};
+pub use pass::{Ban, CanvasPass, CanvasResult, Previous, Sampling, TapSink, canvas_pass};
 pub use penalties::Penalties;
 use penalties::Place;
 pub use session::Session;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redraft_compute::op::{Distribution, Factor, Logits, Penalty, STATS};
+use redraft_compute::op::{Distribution, Factor, Logits, Penalty, RowBan, STATS};
 use redraft_compute::{
     ComputeError, InputData, Kind, Observer, Program, ProgramBuilder, SeqId, Slot, TapData, TapKey, Val,
 };
@@ -79,6 +79,8 @@ pub struct CanvasPass<'a> {
     pub tail: &'a [u32],
     /// The positions of the canvas that are to be predicted; none is all.
     pub open: Option<&'a [bool]>,
+    /// Tokens that cannot be picked.
+    pub bans: &'a [Ban<'a>],
     /// The previous prediction.
     pub previous: Previous<'a>,
     /// How to sample; without it only taps are computed, the logits of each row as it comes out of the model.
@@ -97,12 +99,22 @@ impl<'a> CanvasPass<'a> {
             ids,
             tail: &[],
             open: None,
+            bans: &[],
             previous: Previous::None,
             sampling: None,
             penalties: None,
             decided: &[],
         }
     }
+}
+
+/// Tokens that cannot be picked at some positions of a canvas: as if the model had never heard of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ban<'a> {
+    /// The tokens, fewer than the vocabulary has.
+    pub ids: &'a [u32],
+    /// One flag per position of the canvas.
+    pub rows: Vec<bool>,
 }
 
 /// How the tokens of a pass are sampled.
@@ -146,6 +158,19 @@ pub struct CanvasResult {
 }
 
 impl CanvasResult {
+    /// Takes away what was predicted for positions that are not open.
+    fn without(mut self, ids: &[u32], open: &[bool]) -> CanvasResult {
+        for i in (0..open.len()).filter(|&i| !open[i]) {
+            for id in [&mut self.argmax, &mut self.sample] {
+                id[i] = ids[i];
+            }
+            for number in [&mut self.max, &mut self.lse, &mut self.entropy] {
+                number[i] = 0.0;
+            }
+        }
+        self
+    }
+
     /// Puts the rows of predicted positions to their places in the canvas.
     fn spread(self, ids: &[u32], open: &[bool]) -> CanvasResult {
         fn place<T: Copy>(rows: Vec<T>, open: &[bool], closed: impl Fn(usize) -> T) -> Vec<T> {
@@ -333,6 +358,7 @@ pub fn canvas_pass(
     pass.open.map_or(Ok(()), |open| len("open positions", open.len()))?;
     len("decided positions", if pass.decided.is_empty() { pass.ids.len() } else { pass.decided.len() })?;
     pass.sampling.map_or(Ok(()), |s| len("uniform numbers", s.uniform.len()))?;
+    pass.bans.iter().try_for_each(|b| len("flags of a ban", b.rows.len()))?;
     let ask = pass.sampling.map(|s| s.ask).unwrap_or_default();
     let plain = Ask { temperature: ask.temperature, ..Ask::default() };
     match model.shape().noise {
@@ -429,8 +455,10 @@ fn one_pass(
     inputs.extend(tables.iter().map(|t| InputData::F64(t)));
     let mut hidden = model.arch.canvas(&mut b, v, previous)?; // [T, d_model]
 
-    // The rows whose logits are wanted, R of them: what is not asked for costs a product with the vocabulary.
-    let open = |i: usize| pass.open.is_none_or(|open| open[i]);
+    // The rows whose logits are wanted, R of them: what is not asked for costs a product with the vocabulary. A model that is
+    // told of its previous prediction is told of that of all positions.
+    let told = pass.sampling.is_some() && model.shape().self_conditioning;
+    let open = |i: usize| told || pass.open.is_none_or(|open| open[i]);
     let positions: Vec<usize> = (0..pass.ids.len()).filter(|&i| open(i)).collect();
     // The first position of a sequence has no row before it and keeps its own.
     let row = |i: &usize| (pass.lead.len() + i).saturating_sub(usize::from(shifted)) as u32;
@@ -443,8 +471,9 @@ fn one_pass(
     let noise = model.shape().noise;
     let masked = pass.sampling.is_some() && matches!(noise, Noise::Mask(_));
     let first = n_past + pass.lead.len();
-    let penalties = pass.penalties.filter(|p| pass.sampling.is_some() && !p.is_none(first));
-    let raw = match masked || penalties.is_some() || sink.wants(TapKey { name: "logits", layer: None }) {
+    let penalized = pass.penalties.is_some_and(|p| !p.is_none(first)) || !pass.bans.is_empty();
+    let penalized = penalized && pass.sampling.is_some();
+    let raw = match masked || penalized || sink.wants(TapKey { name: "logits", layer: None }) {
         true => {
             let raw = b.head(hidden, head)?; // [R, V]
             b.tap("logits", raw);
@@ -461,13 +490,19 @@ fn one_pass(
             let u = b.input_rows("u", positions.len(), 1, Kind::Real)?;
             inputs.push(InputData::F64(&uniform));
             let decided = |i: &usize| pass.decided.get(*i).is_some_and(|&decided| decided);
+            let none = Penalties::default();
             let penalty = |temperature| {
-                penalties.map(|p| {
+                penalized.then(|| {
                     let here = (0..pass.ids.len()).filter(decided).map(|i| pass.ids[i]);
                     let seen = session.tokens().iter().chain(pass.lead).copied().chain(here);
                     let place = |i: &usize| Place { at: first + i, own: decided(i).then(|| pass.ids[*i]) };
                     let places: Vec<_> = positions.iter().map(place).collect();
-                    p.on(seen, &places, temperature)
+                    let mut penalty = pass.penalties.unwrap_or(&none).on(seen, &places, temperature);
+                    penalty.row_bans.extend(pass.bans.iter().map(|ban| RowBan {
+                        ids: ban.ids.to_vec(),
+                        rows: positions.iter().map(|&i| ban.rows[i]).collect(),
+                    }));
+                    penalty
                 })
             };
             match (noise, raw) {
@@ -494,7 +529,7 @@ fn one_pass(
                     let (of, argmax) = b.token_stats(logits)?;
                     let sample = b.token_sample(of, u)?;
                     [of.stats, argmax, sample].into_iter().for_each(|v| b.output(v));
-                    if model.shape().self_conditioning {
+                    if told {
                         b.keep(hidden, HIDDEN);
                         b.keep(of.stats, STATISTICS);
                         b.keep(of.tiles, TILES);
@@ -505,6 +540,7 @@ fn one_pass(
     }
     let result = run(model, session.seq(), &b.finish(), &inputs, sink)?;
     Ok(match pass.open {
+        Some(open) if told => result.without(pass.ids, open),
         Some(open) => result.spread(pass.ids, open),
         None => result,
     })

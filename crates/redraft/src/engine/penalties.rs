@@ -4,7 +4,7 @@
 //! transformers' `RepetitionPenaltyLogitsProcessor`; the presence penalty that of OpenAI's API and of llama.cpp, whose order
 //! (repetition, then presence) is taken. That an answer cannot end too early is `min_new_tokens` of transformers. `docs/samplers.md` says what counts as seen.
 
-use redraft_compute::op::Penalty;
+use redraft_compute::op::{Penalty, RowBan};
 
 use super::Request;
 use crate::Error;
@@ -107,6 +107,8 @@ impl Penalties {
         };
         let except = places.iter().map(|place| place.own.filter(once)).collect();
         seen.dedup();
+        let rows: Vec<bool> = places.iter().map(|place| place.at < self.ends_from).collect();
+        let early = rows.contains(&true).then(|| RowBan { ids: self.ends.clone(), rows });
         // A factor commutes with the temperature, a difference does not.
         let presence = self.presence / temperature;
         Penalty {
@@ -115,8 +117,7 @@ impl Penalties {
             repetition: self.repetition,
             presence,
             ban: self.ban.clone(),
-            early_rows: places.partition_point(|place| place.at < self.ends_from),
-            early_ban: self.ends.clone(),
+            row_bans: early.into_iter().collect(),
         }
     }
 
@@ -155,7 +156,7 @@ mod tests {
         assert_eq!(p.seen, [1, 4, 7, 8]);
         assert_eq!(p.except, [None, None, Some(7), Some(8)], "4 stands at another place, too");
         assert_eq!((p.repetition, p.presence, p.ban), (2.0, 1.0, vec![9]));
-        assert_eq!((p.early_rows, p.early_ban), (2, vec![2]));
+        assert_eq!(p.row_bans, [RowBan { ids: vec![2], rows: vec![true, true, false, false] }]);
         let bans = Penalties { ban: vec![9], ..Penalties::default() };
         assert!(bans.on(seen.into_iter(), &places, 1.0).seen.is_empty(), "nobody asks what was seen");
         assert!(!bans.is_none(100) && Penalties::default().is_none(0));

@@ -21,7 +21,7 @@ use redraft_compute::{KvType, Numerics};
 use redraft_gguf::Shown;
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{Digests, Generation, Request};
+use crate::engine::{Digests, Generation, Given, Request};
 use crate::sampler::{profile, sampler, unsaid};
 use crate::tokenizer::Tokenizer;
 use crate::{Error, Model};
@@ -106,6 +106,9 @@ pub struct Receipt {
     pub end_ids: Vec<u32>,
     /// The prompt.
     pub prompt_ids: Vec<u32>,
+    /// What of the answer was given, where gaps in a text were filled.
+    #[serde(default, skip_serializing_if = "Given::is_empty")]
+    pub given: Given,
     /// The answer's ids.
     pub ids: Vec<u32>,
     /// The answer as text, for people: what the model's vocabulary makes of the ids.
@@ -151,6 +154,7 @@ impl Receipt {
             context_len: request.context_len,
             end_ids: request.end_ids.clone(),
             prompt_ids: request.prompt.clone(),
+            given: request.given.clone(),
             ids: answer.ids.clone(),
             text: text_of(&answer.ids, model.tokenizer()),
             finish_reason: answer.finish.name().to_string(),
@@ -250,6 +254,7 @@ impl Receipt {
             end_ids: self.end_ids.clone(),
             ban: self.ban.clone(),
             self_conditioning: self.self_conditioning,
+            given: self.given.clone(),
             full_logits: self.digest.full.is_some(),
             interrupt: None,
         })
@@ -259,6 +264,7 @@ impl Receipt {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::Slot;
 
     fn receipt() -> Receipt {
         Receipt {
@@ -284,6 +290,7 @@ mod tests {
             context_len: 2,
             end_ids: vec![1],
             prompt_ids: vec![2, u32::MAX],
+            given: Given { slots: vec![Slot::Gap, Slot::Fixed(7)], end: Some(1) },
             ids: vec![7],
             text: "é\u{1b}".into(),
             finish_reason: "stop".into(),

@@ -140,7 +140,8 @@ impl Sampler for Edit {
         self.draw.ask()
     }
 
-    fn begin(&mut self, len: usize, before: usize) {
+    fn begin(&mut self, open: &[bool], before: usize) {
+        let len = open.len();
         let steps = if self.steps == 0 { len } else { self.steps.min(len) };
         self.plan = (0..steps).map(|i| len / steps + usize::from(i < len % steps)).collect();
         self.limit = before + len + self.post_steps;
@@ -230,7 +231,7 @@ mod tests {
     fn sampler(p: &[(&str, f64)]) -> Box<dyn Sampler> {
         let commands = [("delete_token", f64::from(DELETE)), ("split_token", f64::from(SPLIT))];
         let mut s = (SPEC.create)(&params(&SPEC, &[&commands[..], p].concat()), &PROFILES[0]);
-        s.begin(6, 0);
+        s.begin(&[true; 6], 0);
         s
     }
 

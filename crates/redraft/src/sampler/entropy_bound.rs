@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use redraft_compute::math::reduce::sum;
 
-use super::masks;
+use super::masks::{self, count};
 use super::penalties::PENALTIES;
 use super::{
     Ask, Decision, ParamSpec, Params, Profile, Range, Sampler, SamplerSpec, Stability, StepView, Stop,
@@ -105,9 +105,9 @@ impl EntropyBound {
         }
     }
 
-    /// Stable sort by entropy, ties by position; the running sum is exclusive and in f32.
-    fn accept(&self, entropy: &[f32]) -> Vec<bool> {
-        let mut order: Vec<usize> = (0..entropy.len()).collect();
+    /// Stable sort by entropy, ties by position; the running sum is exclusive and in f32. Of the open positions only.
+    fn accept(&self, entropy: &[f32], open: &[bool]) -> Vec<bool> {
+        let mut order: Vec<usize> = (0..entropy.len()).filter(|&i| open[i]).collect();
         order.sort_by(|&a, &b| entropy[a].total_cmp(&entropy[b]));
         let mut accepted = vec![false; entropy.len()];
         let mut before = 0.0f32;
@@ -159,15 +159,20 @@ impl Sampler for EntropyBound {
         Ask { temperature, ..Ask::default() }
     }
 
-    fn begin(&mut self, _len: usize, _before: usize) {
+    fn begin(&mut self, _open: &[bool], _before: usize) {
         self.history.clear();
     }
 
     fn step(&mut self, view: StepView<'_>) -> Decision {
-        let accepted = self.accept(view.entropy);
-        let pick = |(i, &ok): (usize, &bool)| if ok { view.sample[i] } else { view.renoise[i] };
+        let accepted = self.accept(view.entropy, view.open);
+        let pick = |(i, &ok): (usize, &bool)| match () {
+            () if !view.open[i] => view.canvas[i],
+            () if ok => view.sample[i],
+            () => view.renoise[i],
+        };
         let canvas = accepted.iter().enumerate().map(pick).collect();
-        let mean_entropy = sum(view.entropy) * (1.0 / view.entropy.len() as f64) as f32;
+        // Given positions have entropies of 0, and the sum of the others is that of all.
+        let mean_entropy = sum(view.entropy) * (1.0 / count(view.open).max(1) as f64) as f32;
         let converged = self.stable(&view) && self.confident(mean_entropy);
         let stop = if converged {
             Some(Stop::Converged)
@@ -197,13 +202,30 @@ mod tests {
     #[test]
     fn accepts_while_the_easier_ones_stay_below_the_bound() {
         let entropy = [0.3, 0.05, 1.0, 0.0, 2.0, 3.0, 0.05, 1.5];
-        let accepted = sampler(&[]).accept(&entropy);
+        let accepted = sampler(&[]).accept(&entropy, &[true; 8]);
         assert_eq!(accepted, [true, true, false, true, false, false, true, false]);
+    }
+
+    /// What is given takes no part: of the open positions alone the mean entropy is 0.25, and one is accepted.
+    #[test]
+    fn given_positions_take_no_part() {
+        let mut s = sampler(&[("stability", 0.0), ("confidence", 0.3)]);
+        let d = s.step(StepView {
+            canvas: &[7, 8, 9, 6],
+            open: &[false, true, true, false],
+            argmax: &[7, 2, 3, 6],
+            sample: &[7, 2, 3, 6],
+            entropy: &[0.0, 0.375, 0.125, 0.0],
+            renoise: &[5; 4],
+            ..Default::default()
+        });
+        assert_eq!((d.accepted, d.canvas), (vec![false, false, true, false], vec![7, 5, 3, 6]));
+        assert_eq!((d.mean_entropy, d.stop), (0.25, Some(Stop::Converged)));
     }
 
     #[test]
     fn the_easiest_position_is_accepted_whatever_the_bound() {
-        let accepted = sampler(&[("entropy_bound", 0.0)]).accept(&[5.0, 4.0, 4.0, 6.0]);
+        let accepted = sampler(&[("entropy_bound", 0.0)]).accept(&[5.0, 4.0, 4.0, 6.0], &[true; 4]);
         assert_eq!(accepted, [false, true, false, false], "ties go to the lower position");
     }
 
@@ -215,6 +237,7 @@ mod tests {
             s.step(StepView {
                 step,
                 canvas: &renoise,
+                open: &[true; 2],
                 argmax,
                 sample: argmax,
                 entropy,
@@ -227,10 +250,11 @@ mod tests {
         assert_eq!(step(1, &[1, 3], &[0.1, 0.1]), None, "the argmax changed");
         assert_eq!(step(2, &[1, 3], &[0.6, 0.6]), None, "stable but not confident");
         assert_eq!(step(3, &[1, 3], &[0.6, 0.6]), Some(Stop::MaxSteps));
-        s.begin(0, 0);
+        s.begin(&[], 0);
         let first = s.step(StepView {
             step: 0,
             canvas: &renoise,
+            open: &[true; 2],
             argmax: &[1, 3],
             sample: &[1, 3],
             entropy: &[0.1, 0.1],
@@ -241,6 +265,7 @@ mod tests {
         let view = StepView {
             step: 1,
             canvas: &renoise,
+            open: &[true; 2],
             argmax: &[1, 3],
             sample: &[1, 3],
             entropy: &[0.1, 0.1],
@@ -256,6 +281,7 @@ mod tests {
         let view = StepView {
             step: 0,
             canvas: &[7],
+            open: &[true],
             argmax: &[1],
             sample: &[1],
             entropy: &[0.1],
@@ -277,6 +303,7 @@ mod tests {
                 let view = StepView {
                     step: i,
                     canvas,
+                    open: &[true; 2],
                     argmax,
                     sample: argmax,
                     entropy: &[h, h],

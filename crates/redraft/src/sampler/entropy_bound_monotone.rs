@@ -68,7 +68,8 @@ impl Sampler for Monotone {
         self.draw.ask()
     }
 
-    fn begin(&mut self, len: usize, _before: usize) {
+    fn begin(&mut self, open: &[bool], _before: usize) {
+        let len = masks::count(open);
         let steps = if self.steps == 0 { len } else { self.steps };
         self.keep.clear();
         let mut left = len;

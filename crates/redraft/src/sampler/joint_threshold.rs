@@ -57,7 +57,8 @@ impl Sampler for Joint {
         self.draw.ask()
     }
 
-    fn begin(&mut self, len: usize, _before: usize) {
+    fn begin(&mut self, open: &[bool], _before: usize) {
+        let len = masks::count(open);
         let steps = if self.steps == 0 { len } else { self.steps.min(len) };
         self.plan = (0..steps).map(|i| len / steps + usize::from(i < len % steps)).collect();
         self.edits = 0;
@@ -107,7 +108,7 @@ mod tests {
     fn run(p: &[(&str, f64)], steps: &[([u32; 4], [f64; 4])]) -> (Vec<Vec<u32>>, Option<Stop>) {
         let mut s = (SPEC.create)(&params(&SPEC, p), &PROFILES[0]);
         assert!(s.ask(0).edit && s.ask(0).worth);
-        s.begin(4, 0);
+        s.begin(&[true; 4], 0);
         let (mut canvas, mut out) = (vec![0; 4], Vec::new());
         for (step, (ids, p)) in steps.iter().enumerate() {
             let open: Vec<bool> = canvas.iter().map(|&id| id == 0).collect();

@@ -209,6 +209,11 @@ pub(super) fn reveal(
     Decision { accepted, canvas, confidence, mean_entropy, stop }
 }
 
+/// How many positions of a canvas, or of a part of it, are open.
+pub(super) fn count(open: &[bool]) -> usize {
+    open.iter().filter(|&&open| open).count()
+}
+
 /// How sure a sampler is of a position.
 pub(super) type Score = fn(&Draw, &StepView<'_>, usize) -> f64;
 
@@ -258,9 +263,9 @@ impl Sampler for Timesteps {
         self.draw.ask()
     }
 
-    fn begin(&mut self, len: usize, _before: usize) {
-        let mut left = len;
-        let steps = if self.steps == 0 { len } else { self.steps };
+    fn begin(&mut self, open: &[bool], _before: usize) {
+        let mut left = count(open);
+        let steps = if self.steps == 0 { left } else { self.steps };
         self.plan.clear();
         for step in 0..steps {
             let share = 1.0 - self.time(step + 1, steps) / self.time(step, steps);
@@ -337,23 +342,25 @@ impl Sampler for Blocks {
         self.draw.ask()
     }
 
-    fn begin(&mut self, len: usize, before: usize) {
-        let all = before + len;
+    fn begin(&mut self, open: &[bool], before: usize) {
+        let all = before + open.len();
         let block_length = if self.block_length == 0 { all.max(1) } else { self.block_length };
         let blocks = all.div_ceil(block_length);
         self.plan.clear();
         self.next = 0;
         for b in before / block_length..blocks {
             let begin = b * block_length;
-            let m = block_length.min(all - begin);
+            let end = all.min(begin + block_length);
+            let mut left = count(&open[begin.max(before) - before..end - before]);
+            // Those of the prompt count; given ones do not.
+            let m = before.saturating_sub(begin) + left;
             // The steps are spread over the blocks; a block takes one at least, and none that would reveal nothing.
             let share = (b + 1) * self.steps / blocks - b * self.steps / blocks;
             let steps = if self.steps == 0 { m } else { share.max(1).min(m) };
-            let mut left = m - before.saturating_sub(begin);
             for i in 0..steps {
                 if left > 0 {
                     let k = m / steps + usize::from(i < m % steps);
-                    self.plan.push((begin + m - before, k));
+                    self.plan.push((end - before, k));
                     left = left.saturating_sub(k);
                 }
             }
@@ -398,7 +405,7 @@ pub(super) mod tests {
         let entropy: Vec<f32> =
             probability.iter().map(|&p| -(p * ln(p) + (1.0 - p) * ln(1.0 - p)) as f32).collect();
         let (lse, mut canvas, mut out) = (vec![0.0; n], vec![0; n], Vec::new());
-        sampler.begin(n, 0);
+        sampler.begin(&vec![true; n], 0);
         for step in 0..100 {
             let open: Vec<bool> = canvas.iter().map(|&id| id == 0).collect();
             let d = sampler.step(StepView {
@@ -448,6 +455,67 @@ pub(super) mod tests {
         assert_eq!(reveals(&mut s, &[0.5; 4], &[0.5; 4]), [[0], [1], [2], [3]], "one a step");
     }
 
+    /// How many positions each step of a canvas reveals whose open positions are given.
+    fn counts(name: &str, parameters: &[(&str, f64)], open: &[bool], before: usize) -> Vec<usize> {
+        let spec = super::super::sampler(name).unwrap();
+        let mut s = (spec.create)(&params(spec, parameters), &super::super::PROFILES[0]);
+        s.begin(open, before);
+        let (n, mut open, mut out) = (open.len(), open.to_vec(), Vec::new());
+        for step in 0..100 {
+            // Of what is decided nothing is predicted.
+            let ids: Vec<u32> = open.iter().map(|&o| if o { 7 } else { 0 }).collect();
+            let d = s.step(StepView {
+                step,
+                canvas: &vec![0; n],
+                open: &open,
+                argmax: &ids,
+                sample: &ids,
+                first: &vec![-0.1; n],
+                lse: &vec![0.0; n],
+                entropy: &vec![0.5; n],
+                second: &vec![-3.0; n],
+                sampled: &vec![-0.1; n],
+                choice: &vec![0.5; n],
+                ..StepView::default()
+            });
+            assert!(
+                (0..n).all(|i| open[i] || !d.accepted[i] && d.canvas[i] == 0),
+                "{name}: what is given stays"
+            );
+            out.push(d.n_accepted());
+            (0..n).for_each(|i| open[i] &= !d.accepted[i]);
+            if d.stop.is_some() {
+                assert_eq!(count(&open), 0, "{name}");
+                return out;
+            }
+        }
+        panic!("no end")
+    }
+
+    #[test]
+    fn given_positions_are_decided_already() {
+        // Five of ten are open.
+        let open = [false, true, true, false, false, false, true, true, true, false];
+        assert_eq!(counts("low-confidence", &[], &open, 0), [1; 5]);
+        let blocks = [("block_length", 4.0)];
+        assert_eq!(counts("low-confidence", &blocks, &open, 0), [1; 5]);
+        // Blocks of 2, 2 and 1 open positions with 1, 2 and 2 steps.
+        let five = [("block_length", 4.0), ("steps", 5.0)];
+        assert_eq!(counts("low-confidence", &five, &open, 0), [2, 1, 1, 1]);
+        // A block that the prompt begins counts its tokens, but not what is given: 3 in two steps, one of which is open.
+        let four = [("block_length", 4.0), ("steps", 4.0)];
+        assert_eq!(counts("low-confidence", &four, &[false, true, true, true], 2), [1, 1, 1]);
+        assert_eq!(counts("threshold", &[("threshold", 0.5)], &open, 0), [5]);
+        assert_eq!(counts("joint-threshold", &[("threshold", 1.0), ("post_steps", 0.0)], &open, 0), [1; 5]);
+        assert_eq!(
+            counts("joint-threshold", &[("threshold", 1.0), ("post_steps", 0.0), ("steps", 2.0)], &open, 0),
+            [3, 2]
+        );
+        assert_eq!(counts("entropy-bound-monotone", &[("steps", 2.0)], &open, 0), [3, 2], "int(5 / 2) stay");
+        assert_eq!(counts("maskgit-plus", &[("steps", 2.0)], &open, 0), [2, 3], "int(5 * 0.4995)");
+        assert_eq!(counts("maskgit-plus", &[], &open, 0).iter().sum::<usize>(), 5);
+    }
+
     #[test]
     fn steps_that_reveal_nothing_are_left_out() {
         let spec = super::super::sampler("entropy").unwrap();
@@ -456,7 +524,7 @@ pub(super) mod tests {
         assert_eq!(got, [vec![0], vec![1, 2]], "61 steps have a share of less than one position");
         let spec = super::super::sampler("origin").unwrap();
         let mut s = (spec.create)(&params(spec, &[("steps", 64.0)]), &super::super::PROFILES[0]);
-        s.begin(3, 0);
+        s.begin(&[true; 3], 0);
         assert_eq!(s.max_steps(), 64, "chance is given each of its steps");
     }
 
@@ -489,7 +557,7 @@ pub(super) mod tests {
         let step = |name: &str, parameters: &[(&str, f64)]| {
             let spec = super::super::sampler(name).unwrap();
             let mut s = (spec.create)(&params(spec, parameters), &super::super::PROFILES[0]);
-            s.begin(2, 0);
+            s.begin(&[true; 2], 0);
             s.step(StepView {
                 canvas: &[0, 0],
                 open: &[true, true],
@@ -517,7 +585,7 @@ pub(super) mod tests {
     fn ends_can_wait() {
         let spec = super::super::sampler("low-confidence").unwrap();
         let mut s = (spec.create)(&params(spec, &[("end_last", 1.0)]), &super::super::PROFILES[0]);
-        s.begin(2, 0);
+        s.begin(&[true; 2], 0);
         let view = StepView {
             canvas: &[0, 0],
             open: &[true, true],

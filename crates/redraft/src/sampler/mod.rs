@@ -242,11 +242,11 @@ pub trait Sampler: Send {
     /// What it wants of a step.
     fn ask(&self, step: usize) -> Ask;
 
-    /// A new canvas begins, whose `len` positions are to be decided; of models that read block by block the first may
+    /// A new canvas begins, whose `open` positions are to be decided; of models that read block by block the first may
     /// be already. `before`: positions of its block that come before it, where it is the rest of a block.
-    fn begin(&mut self, len: usize, before: usize);
+    fn begin(&mut self, open: &[bool], before: usize);
 
-    /// Decides on a step. All slices have the length of the canvas.
+    /// Decides on a step. All slices have the length of the canvas. What is given stays and is never open.
     fn step(&mut self, view: StepView<'_>) -> Decision;
 }
 

@@ -51,11 +51,20 @@ impl Tokenizer {
     /// part of the text. Bytes that form no valid UTF-8 and ids outside the vocabulary become U+FFFD. Where
     /// encoding puts a space in front of a text, one space at the start is taken away.
     pub fn decode(&self, ids: &[u32], show_special: bool) -> String {
+        self.decode_part(ids, show_special, self.adds_space())
+    }
+
+    /// As [`decode`](Self::decode), where the text goes on with another: a space at the start stays.
+    pub fn decode_inside(&self, ids: &[u32], show_special: bool) -> String {
+        self.decode_part(ids, show_special, false)
+    }
+
+    fn decode_part(&self, ids: &[u32], show_special: bool, strips_space: bool) -> String {
         let mut bytes = Vec::new();
         for &id in ids {
             self.push_token(id, show_special, &mut bytes);
         }
-        if self.adds_space() && bytes.first() == Some(&b' ') {
+        if strips_space && bytes.first() == Some(&b' ') {
             bytes.remove(0);
         }
         match String::from_utf8(bytes) {

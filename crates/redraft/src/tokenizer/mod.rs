@@ -147,8 +147,20 @@ impl Tokenizer {
     /// token, [`TokenizerError::TextTooLong`].
     pub fn encode(&self, text: &str, specials: Specials) -> Result<Vec<u32>, TokenizerError> {
         match specials {
-            Specials::Parse => self.encode_around(text, |at| self.0.specials.next(text, at)),
-            Specials::Text => self.encode_around(text, |at| self.0.specials.next_user(text, at)),
+            Specials::Parse => self.encode_around(text, false, |at| self.0.specials.next(text, at)),
+            Specials::Text => self.encode_around(text, false, |at| self.0.specials.next_user(text, at)),
+        }
+    }
+
+    /// The tokens of `text` where it goes on with another text: no space is put in front of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tokenizer::encode`].
+    pub fn encode_inside(&self, text: &str, specials: Specials) -> Result<Vec<u32>, TokenizerError> {
+        match specials {
+            Specials::Parse => self.encode_around(text, true, |at| self.0.specials.next(text, at)),
+            Specials::Text => self.encode_around(text, true, |at| self.0.specials.next_user(text, at)),
         }
     }
 
@@ -165,7 +177,7 @@ impl Tokenizer {
         }
         let text = prompt.text();
         let may_start = |start| prompt.may_be_control(start);
-        let ids = self.encode_around(text, |at| self.0.specials.next_guarded(text, at, may_start))?;
+        let ids = self.encode_around(text, false, |at| self.0.specials.next_guarded(text, at, may_start))?;
         Ok(self.with_one_bos(ids))
     }
 
@@ -179,21 +191,22 @@ impl Tokenizer {
         Ok(self.with_one_bos(self.encode(text, specials)?))
     }
 
-    /// Encodes a text around the special tokens that `next` finds at or after a place.
+    /// Encodes a text around the special tokens that `next` finds at or after a place. `inside`: it goes on with another.
     fn encode_around(
         &self,
         text: &str,
+        inside: bool,
         next: impl Fn(usize) -> Option<Found>,
     ) -> Result<Vec<u32>, TokenizerError> {
         let Inner { vocab, model, .. } = &*self.0;
         let mut ids = Vec::new();
         let mut at = 0;
         while let Some(found) = next(at) {
-            model.encode(vocab, &text[at..found.start], &mut ids)?;
+            model.encode(vocab, &text[at..found.start], inside && at == 0, &mut ids)?;
             ids.push(found.id);
             at = found.end;
         }
-        model.encode(vocab, &text[at..], &mut ids)?;
+        model.encode(vocab, &text[at..], inside && at == 0, &mut ids)?;
         Ok(ids)
     }
 
@@ -289,6 +302,21 @@ impl Tokenizer {
     /// The control tokens, and chat markers that the file types as text, for rendering a chat in which messages cannot contain one.
     pub fn control_tokens(&self) -> &ControlTokens {
         &self.0.control_tokens
+    }
+
+    /// The tokens that are [markers](Self::is_marker), ascending.
+    pub fn markers(&self) -> Vec<u32> {
+        self.0.vocab.iter().map(|(id, _)| id).filter(|&id| self.is_marker(id)).collect()
+    }
+
+    /// The tokens whose text does not begin with a space, ascending.
+    pub fn without_space(&self) -> Vec<u32> {
+        let begins = |id: u32| {
+            let mut bytes = Vec::new();
+            self.token_bytes(id, &mut bytes);
+            bytes.first() == Some(&b' ')
+        };
+        self.0.vocab.iter().map(|(id, _)| id).filter(|&id| self.is_marker(id) || !begins(id)).collect()
     }
 
     /// Appends the bytes that a token stands for.

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{GenerationRecorder, PassRecorder, TraceFile, whole};
 use crate::arch::{Noise, Reading};
-use crate::engine::{CanvasPass, Draws, Philox, Previous, Request, Session, canvas_pass, generate};
+use crate::engine::{CanvasPass, Draws, Given, Philox, Previous, Request, Session, canvas_pass, generate};
 use crate::sampler::{PROFILES, ParamSpec, Profile, SamplerSpec, profile, sampler, unsaid};
 use crate::{Error, Model};
 
@@ -302,6 +302,7 @@ fn trajectory(
         end_ids,
         ban,
         self_conditioning: self_conditioning_of(golden)?,
+        given: Given::default(),
         full_logits: golden.tensors.contains_key("raw_logits_step"),
         interrupt,
         prompt,

@@ -337,6 +337,7 @@ mod tests {
                 uniform: &[0.5; 2],
                 renoise: &[5, 6],
                 open: None,
+                fixed: &[],
                 choice: &[],
                 result: &result,
                 decision: &decision,

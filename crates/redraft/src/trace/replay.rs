@@ -50,6 +50,7 @@ impl RecordedStep {
             uniform: &[],
             renoise: &[],
             open: self.open.as_deref(),
+            fixed: &[],
             choice: &[],
             result: &self.result,
             decision: &self.decision,

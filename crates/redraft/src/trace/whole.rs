@@ -11,7 +11,9 @@ use serde_json::Value;
 use super::like::{banned, ends};
 use super::{Elements, PassRecorder, TraceFile};
 use crate::arch::{Noise, Reading};
-use crate::engine::{CanvasPass, Draws, Event, Philox, Request, Session, StepEvent, canvas_pass, generate};
+use crate::engine::{
+    CanvasPass, Draws, Event, Given, Philox, Request, Session, StepEvent, canvas_pass, generate,
+};
 use crate::sampler::{PROFILES, SamplerSpec, sampler};
 use crate::{Error, Model};
 
@@ -239,6 +241,7 @@ pub(super) fn trajectory(
         end_ids: ends(golden)?,
         ban: banned(golden)?,
         self_conditioning: false,
+        given: Given::default(),
         full_logits: false,
         interrupt,
     };
@@ -341,6 +344,7 @@ mod tests {
             end_ids: Vec::new(),
             ban: Vec::new(),
             self_conditioning: false,
+            given: Given::default(),
             full_logits: false,
             interrupt: Some(Arc::clone(&stop)),
         };

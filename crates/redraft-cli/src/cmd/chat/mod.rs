@@ -142,7 +142,7 @@ struct Chat {
     generate: GenerateArgs,
     /// Seed of the answers to come.
     seed: u64,
-    view: View,
+    view: View<'static>,
     stop: Arc<AtomicBool>,
     conversation: Conversation,
     /// What stands in the line editor when it is shown again.

@@ -177,7 +177,7 @@ impl<'a> Player<'a> {
                 let ids = &ids[..ids.len().min(recording.room(s))];
                 (
                     i,
-                    noise(tokenizer, s.event().open.is_some(), ids),
+                    noise(tokenizer, s.event().open.is_some(), ids, &vec![false; ids.len()]),
                     format!("canvas {} · noise", s.canvas + 1),
                 )
             }

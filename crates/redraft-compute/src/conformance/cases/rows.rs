@@ -2,7 +2,7 @@
 
 use super::{Case, Data, Noise, Setup, Spread, Weights, push, single};
 use crate::Numerics::Exact;
-use crate::op::{Activation, ExpertGroups, Factor, Penalty, RopeStyle, RouterScore, Routing};
+use crate::op::{Activation, ExpertGroups, Factor, Penalty, RopeStyle, RouterScore, Routing, RowBan};
 use crate::{ComputeError, Kind, ProgramBuilder};
 
 const COLS: [usize; 9] = [1, 2, 15, 16, 17, 33, 100, 257, 1025];
@@ -194,18 +194,22 @@ fn restrict(vocab: usize, spread: Spread, top_k: usize, top_p: f64) -> Result<Se
     unary(vocab, spread, |b, x| b.restrict(x, ban, top_k, top_p))
 }
 
-/// Every third id was seen; rows except one of them, one that was not, or none. The last id but one is banned, in two
+/// Every third id was seen; rows except one of them, one that was not, or none. The last id but one is banned, in some
 /// rows the first two as well.
 fn penalize(vocab: usize, spread: Spread, repetition: f64, presence: f64) -> Result<Setup, ComputeError> {
     let last = vocab as u32 - 1;
+    let flags = |f: fn(usize) -> bool| (0..5).map(f).collect();
+    let bans = [
+        RowBan { ids: vec![0, 1], rows: flags(|t| t < 2) },
+        RowBan { ids: vec![1], rows: flags(|t| t % 2 == 0) },
+    ];
     let by = Penalty {
         seen: (0..vocab as u32).step_by(3).collect(),
         except: vec![Some(0), None, Some(last / 3 * 3), Some(1), None],
         repetition,
         presence,
         ban: last.checked_sub(1).into_iter().collect(),
-        early_rows: 2,
-        early_ban: if vocab > 2 { vec![0, 1] } else { Vec::new() },
+        row_bans: bans.into_iter().filter(|_| vocab > 2).collect(),
     };
     unary(vocab, spread, |b, x| b.penalize(x, by))
 }

@@ -48,7 +48,13 @@ fn build(
 }
 
 impl TextModel for Gemma4 {
-    fn encode(&self, vocab: &Vocab, text: &str, out: &mut Vec<u32>) -> Result<(), TokenizerError> {
+    fn encode(
+        &self,
+        vocab: &Vocab,
+        text: &str,
+        _inside: bool,
+        out: &mut Vec<u32>,
+    ) -> Result<(), TokenizerError> {
         characters::check_length(text)?;
         let mut out = Fallback::new(vocab, self.unknown, out);
         let mut merger = Merger::default();

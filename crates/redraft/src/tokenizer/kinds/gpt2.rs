@@ -89,7 +89,13 @@ fn normalizer(pre: &str, vocab: &Vocab, parts: &TokenizerParts, notes: &mut Vec<
 }
 
 impl TextModel for Gpt2 {
-    fn encode(&self, vocab: &Vocab, text: &str, out: &mut Vec<u32>) -> Result<(), TokenizerError> {
+    fn encode(
+        &self,
+        vocab: &Vocab,
+        text: &str,
+        _inside: bool,
+        out: &mut Vec<u32>,
+    ) -> Result<(), TokenizerError> {
         if text.len() > MAX_TEXT {
             return Err(TokenizerError::TextTooLong { found: text.len(), max: MAX_TEXT });
         }

@@ -60,13 +60,19 @@ fn build(
 }
 
 impl TextModel for Llama {
-    fn encode(&self, vocab: &Vocab, text: &str, out: &mut Vec<u32>) -> Result<(), TokenizerError> {
+    fn encode(
+        &self,
+        vocab: &Vocab,
+        text: &str,
+        inside: bool,
+        out: &mut Vec<u32>,
+    ) -> Result<(), TokenizerError> {
         if text.is_empty() {
             return Ok(());
         }
         characters::check_length(text)?;
         let mut spelled = String::with_capacity(text.len() + SPACE.len_utf8());
-        spelled.extend(self.adds_space.then_some(SPACE));
+        spelled.extend((self.adds_space && !inside).then_some(SPACE));
         spelled.extend(text.chars().map(|c| if c == ' ' { SPACE } else { c }));
         let mut out = Fallback::new(vocab, self.unknown, out);
         match &self.order {

@@ -16,8 +16,14 @@ use super::vocab::Vocab;
 /// How one kind of tokenizer treats plain text.
 pub(crate) trait TextModel: Send + Sync {
     /// Appends the tokens of `text`, in which special tokens were already looked for: it starts at the start of
-    /// the whole text or behind a special token.
-    fn encode(&self, vocab: &Vocab, text: &str, out: &mut Vec<u32>) -> Result<(), TokenizerError>;
+    /// the whole text or behind a special token, or with `inside` goes on with a text.
+    fn encode(
+        &self,
+        vocab: &Vocab,
+        text: &str,
+        inside: bool,
+        out: &mut Vec<u32>,
+    ) -> Result<(), TokenizerError>;
 
     /// Appends the bytes that the token `id` stands for; nothing when there is no such token.
     fn token_bytes(&self, vocab: &Vocab, id: u32, out: &mut Vec<u8>);
