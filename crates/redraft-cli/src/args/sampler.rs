@@ -93,19 +93,22 @@ fn value(text: &str, ranges: &[Range]) -> Result<f64, String> {
 
 /// What a parameter does and may be; where samplers differ in it, for each of them.
 fn help(all: &[(&SamplerSpec, &ParamSpec)]) -> String {
-    let mut kinds: Vec<(String, Vec<&str>)> = Vec::new();
-    for (sampler, p) in all {
-        let from = if p.gguf_key.is_some() { " unless the model file says otherwise" } else { "" };
-        let text = format!("{} ({}) [default: {}{from}]", capital(p.doc), p.range, p.default);
-        match kinds.iter_mut().find(|(t, _)| *t == text) {
+    // Texts are made for specs that differ: every start of the program makes them.
+    let mut kinds: Vec<(&ParamSpec, Vec<&str>)> = Vec::new();
+    for &(sampler, p) in all {
+        match kinds.iter_mut().find(|(q, _)| *q == p) {
             Some((_, names)) => names.push(sampler.name),
-            None => kinds.push((text, vec![sampler.name])),
+            None => kinds.push((p, vec![sampler.name])),
         }
     }
+    let text = |p: &ParamSpec| {
+        let from = if p.gguf_key.is_some() { " unless the model file says otherwise" } else { "" };
+        format!("{} ({}) [default: {}{from}]", capital(p.doc), p.range, p.default)
+    };
     match &kinds[..] {
-        [(text, _)] => text.clone(),
+        [(p, _)] => text(p),
         kinds => {
-            let one = |(text, names): &(String, Vec<&str>)| format!("{}: {text}", names.join(", "));
+            let one = |(p, names): &(&ParamSpec, Vec<&str>)| format!("{}: {}", names.join(", "), text(p));
             kinds.iter().map(one).collect::<Vec<_>>().join(". ")
         }
     }
