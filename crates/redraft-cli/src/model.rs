@@ -124,7 +124,7 @@ fn open_checked(
 fn set_kv_type(model: &mut Model, args: &ModelArgs, out: Out) -> anyhow::Result<()> {
     let Some(kv_type) = args.kv_type else { return Ok(()) };
     match model.set_kv_type(kv_type) {
-        Err(e) if args.given.from_environment("kv_type") => {
+        Err(e) if args.given.by_environment("kv_type") => {
             out.note(&left_out("kv_type", kv_type.name(), e));
             Ok(())
         }

@@ -135,7 +135,7 @@ impl GenerateArgs {
     /// `--ctx-overflow slide`, which means nothing there. That of the environment is left out.
     pub(crate) fn refuse_slide(&self, because: &str) -> anyhow::Result<()> {
         anyhow::ensure!(
-            self.ctx_overflow == CtxOverflow::Error || self.given.from_environment("ctx_overflow"),
+            self.ctx_overflow == CtxOverflow::Error || self.given.by_environment("ctx_overflow"),
             "--ctx-overflow slide leaves out the oldest turns of a conversation, and {because}: use `redraft \
              chat`, shorten the prompt, or raise --ctx"
         );
@@ -152,7 +152,7 @@ impl GenerateArgs {
         }
         if self.ctx_overflow == CtxOverflow::Slide
             && !conversation
-            && self.given.from_environment("ctx_overflow")
+            && self.given.by_environment("ctx_overflow")
         {
             notes.push(left_out("ctx_overflow", "slide", "there are no earlier turns"));
         }
@@ -163,7 +163,7 @@ impl GenerateArgs {
     pub(crate) fn explicit_profile(&self, model: &Model) -> Option<&str> {
         let applies = |name: &&str| {
             let masks = matches!(model.shape().noise, Noise::Mask(_));
-            !(masks && *name != PROFILES[0].name && self.given.from_environment("profile"))
+            !(masks && *name != PROFILES[0].name && self.given.by_environment("profile"))
         };
         self.profile.as_deref().filter(applies)
     }

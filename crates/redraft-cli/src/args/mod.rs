@@ -91,7 +91,7 @@ impl Given {
 
     /// Whether the value of an argument is the environment's. One that does not apply to what is done is left out with a
     /// note; one from a flag is an error.
-    pub(crate) fn from_environment(&self, id: &str) -> bool {
+    pub(crate) fn by_environment(&self, id: &str) -> bool {
         self.environment.iter().any(|e| e == id)
     }
 

@@ -60,8 +60,7 @@ impl ModelArgs {
         };
         let mut notes = Vec::new();
         let listed = BACKENDS.iter().find(|b| b.name == self.backend);
-        if listed.is_some_and(|b| !b.precisions.contains(&precision))
-            && self.given.from_environment("backend")
+        if listed.is_some_and(|b| !b.precisions.contains(&precision)) && self.given.by_environment("backend")
         {
             let because = format!("it does not compute in {}", precision.name());
             notes.push(left_out("backend", &self.backend, because));
@@ -69,7 +68,7 @@ impl ModelArgs {
         }
         if let Some(n) = self.numerics
             && let Err(e) = n.check(precision)
-            && self.given.from_environment("numerics")
+            && self.given.by_environment("numerics")
         {
             notes.push(left_out("numerics", n.name(), e));
             options.numerics = None;

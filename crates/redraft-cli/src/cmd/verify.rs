@@ -69,7 +69,7 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     let stop = interrupt::flag()?;
     let numerics = receipt.numerics().with_context(|| path.display().to_string())?;
     let asked = args.model.numerics.filter(|&n| n != numerics);
-    if args.model.given.from_environment("numerics") {
+    if args.model.given.by_environment("numerics") {
         let note = |n: Numerics| out.note(&left_out("numerics", n.name(), "the receipt says it"));
         asked.into_iter().for_each(note);
     } else if let Some(asked) = asked {
@@ -82,7 +82,7 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     }
     let kv_type = receipt.kv_type().with_context(|| path.display().to_string())?;
     let asked = args.model.kv_type.filter(|&t| t != kv_type);
-    if args.model.given.from_environment("kv_type") {
+    if args.model.given.by_environment("kv_type") {
         let note = |t: KvType| out.note(&left_out("kv_type", t.name(), "the receipt says it"));
         asked.into_iter().for_each(note);
     } else if let Some(asked) = asked {

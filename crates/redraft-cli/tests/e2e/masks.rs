@@ -45,7 +45,7 @@ fn a_recording_and_a_receipt_of_a_model_of_masks_repeat() {
     assert!(shown.contains("canvas 1 step 4/4 · accepted 2"), "{shown}");
     let first = shown.lines().nth(1).unwrap();
     assert!(first.matches('·').count() == 6, "two of eight are revealed: {first}");
-    let v = json(&["replay", "--json", &trace, "-m", &m]);
+    let v = json(&["replay", &trace, "-m", &m]);
     assert_eq!(
         (&v["steps"][0]["stop"], &v["steps"][3]["stop"]),
         (&serde_json::Value::Null, &"complete".into())
