@@ -282,7 +282,7 @@ fn forward(
     if prompt.len().saturating_add(len) > context {
         return Err(Error::ContextOverflow { prompt: prompt.len(), answer: len, context }.into());
     }
-    let canvas = first_canvas(shape.noise, &draws, 0, len);
+    let mut canvas = first_canvas(shape.noise, &draws, 0, len);
     let mask = |layer| filter.wants(TapKey { name: "kq_visible", layer: Some(layer) });
     let masks = |columns| (0..shape.n_layers).filter(|&l| mask(l)).map(|l| (l, columns)).collect();
     let mut recorder = PassRecorder::new(|_: &str, key| filter.wants(key));
@@ -293,6 +293,10 @@ fn forward(
         recorder.prefix = "enc/".into();
         recorder.masks = masks(cached.len());
         session.extend(model, cached, &mut recorder)?;
+    }
+    // The first token of a block that the pass before it predicts, as when an answer is made.
+    if let Some(next) = session.next().filter(|_| lead.is_empty()) {
+        canvas[0] = next;
     }
     if shape.reading != Reading::Whole {
         recorder.prefix = "dec/".into();

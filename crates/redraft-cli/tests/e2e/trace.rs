@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use redraft::trace::TraceFile;
+use redraft::trace::{Elements, TraceFile};
 
 use crate::{json, mini, ok, redraft, testdata};
 
@@ -196,6 +196,27 @@ fn a_recorded_answer_can_be_repeated_from_its_record() {
     let generation = dir.file("generation.safetensors");
     ok(&[&["trace", "--generation", "-o", &generation][..], &args].concat());
     assert_eq!(std::fs::read(&generation).unwrap(), std::fs::read(&run).unwrap());
+}
+
+/// Where the pass over the prompt predicts the first token of a canvas, one pass begins with it, as an answer does.
+#[test]
+fn one_pass_begins_as_the_first_step_of_an_answer() {
+    let dir = Dir::new();
+    let model = testdata("block-diffusion/models/fast-dllm-tiny.BF16.gguf").display().to_string();
+    // The prompt fills one block.
+    let ids: Vec<String> = (20..36).map(|id| id.to_string()).collect();
+    let (pass, run) = (dir.file("pass.safetensors"), dir.file("run.safetensors"));
+    let args = ["-m", &model, "--tokens", &ids.join(",")];
+    ok(&[&["trace", "-o", &pass][..], &args].concat());
+    ok(&[&["run", "--trace", &run, "-n", "4"][..], &args].concat());
+    let ids = |file: &str, name: &str| {
+        let file = TraceFile::open(&dir.path(file)).unwrap();
+        let Elements::I32(ids) = &file.tensors[name].data else { panic!("{name} are ids") };
+        ids[..16].to_vec()
+    };
+    let canvas = ids("pass.safetensors", "canvas_ids");
+    assert_eq!(canvas, ids("run.safetensors", "canvas_in"));
+    assert!(canvas[0] != canvas[1] && canvas[1..].iter().all(|&id| id == canvas[1]), "{canvas:?}");
 }
 
 /// One pass can be stopped, too, and then nothing is written.

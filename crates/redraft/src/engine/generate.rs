@@ -646,6 +646,12 @@ impl Canvas<'_> {
                 choice: &choice,
                 end_ids: &self.request.end_ids,
             });
+            // Where nothing was predicted there is nothing to be sure of.
+            for (confidence, predicted) in decision.confidence.iter_mut().zip(&predicted) {
+                if !predicted {
+                    *confidence = 0.0;
+                }
+            }
             if let (Noise::Mask(mask), true) = (noise, ask.edit) {
                 self.penalties.reopen(n_prefix, &mut decision.canvas, mask);
             }
