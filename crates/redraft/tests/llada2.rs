@@ -236,7 +236,7 @@ fn keys_that_are_missing_or_odd_have_a_meaning() {
         said,
         "the file does not say everything of its experts; taking llada2.expert_group_count 8, \
          llada2.expert_group_used_count 4, llada2.leading_dense_block_count 1, llada2.expert_shared_count 1, \
-         llada2.expert_weights_norm true, llada2.expert_shared_feed_forward_length 32"
+         llada2.expert_weights_norm true, llada2.expert_shared_feed_forward_length 16"
     );
     let said = notes(&|m| _ = m.remove("diffusion.canvas_length"));
     assert!(said.contains("diffusion.canvas_length; taking 32"), "{said}");
