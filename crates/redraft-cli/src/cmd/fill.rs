@@ -187,7 +187,7 @@ impl Args {
         let eos = model.tokenizer().eos();
         let Some(prompt) = &self.prompt else { return Ok((Vec::new(), eos)) };
         anyhow::ensure!(!prompt.trim().is_empty(), "--prompt is empty");
-        let prompter = self.template.prompter(model, self.generate.profile.is_some())?;
+        let prompter = self.template.prompter(model, self.generate.explicit_profile(model).is_some())?;
         prompter.warning.iter().for_each(|w| out.warn(w));
         let system = self.template.system.as_ref().map(|s| Message::new("system", s.as_str()));
         let messages: Vec<Message> =
@@ -209,6 +209,7 @@ impl Args {
                  the others"
             );
         }
+        self.generate.left_out(model, false).iter().for_each(|note| out.note(note));
         let (mut base, warning) = self.generate.request(model, template.prompt().to_vec())?;
         warning.iter().for_each(|w| out.warn(w));
         if self.generate.max_tokens.is_none() {

@@ -77,8 +77,8 @@ pub(crate) fn probabilities<S: Isa>(
             let p = math::flush(math::exp(x.sub(s.splat(of.max))).mul(s.splat(of.inverse)));
             let p = s.splat(0.0).if_int_lt(p.to_bits(), s.splat(of.cut).to_bits(), p);
             s.store(if of.half { rounded::<S, true>(p) } else { p }, out);
-            for i in 0..LANES {
-                bits |= u32::from(out[i] > 0.0) << (g * LANES + i);
+            for (i, &p) in out.iter().enumerate() {
+                bits |= u32::from(p > 0.0) << (g * LANES + i);
             }
         }
         *flags = bits;
@@ -224,6 +224,7 @@ fn groups<S: Isa, const P: u8, const M: usize, const C: usize, const W: usize>(
 ///    `sum = sum + w * p`.
 /// 3. The sums are stored.
 #[inline(always)]
+#[allow(clippy::needless_range_loop)] // m and c run over several arrays
 fn square<S: Isa, const P: u8, const M: usize, const C: usize>(
     s: S,
     rows: &Block,
