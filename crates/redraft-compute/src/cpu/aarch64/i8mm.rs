@@ -1,18 +1,18 @@
-//! NEON with the int8 matrix multiply extension: eight products of signed bytes in each lane in one instruction. All but
-//! the integer products with weights is that of the level with the dot product extension.
+//! NEON with the int8 matrix multiply extension: eight products of signed bytes in each lane in one instruction. All
+//! but the integer products with weights is that of the level with the dot product extension.
 //!
 //! `smmla` multiplies two rows of eight bytes with two others, here two tokens with two columns, and adds to
-//! `[t0 c0, t0 c1, t1 c0, t1 c1]`. So the numbers of a pair of tokens are two vectors whose quarters have that form, from the
-//! sums that are loaded to those that are stored; what belongs to a column or a token alone is spread to the same places.
-//! A token without a partner is its own.
+//! `[t0 c0, t0 c1, t1 c0, t1 c1]`. So the numbers of a pair of tokens are two vectors whose quarters have that form,
+//! from the sums that are loaded to those that are stored; what belongs to a column or a token alone is spread to the
+//! same places. A token without a partner is its own.
 //!
 //! ```text
 //! pair[0]  t0 c0, t0 c1, t1 c0, t1 c1 | t0 c2, t0 c3, t1 c2, t1 c3 | … | t0 c6, t0 c7, t1 c6, t1 c7
 //! pair[1]  the same of c8 … c15
 //! ```
 //!
-//! The panel has two vectors of eight columns for every eight input features, where other levels have two of sixteen for
-//! four each:
+//! The panel has two vectors of eight columns for every eight input features, where other levels have two of sixteen
+//! for four each:
 //!
 //! ```text
 //! codes[2 i]      w(8 i … 8 i + 7, c0), w(…, c1) | … | w(…, c6), w(…, c7)
@@ -37,8 +37,8 @@ use crate::math::{IntLanes, Lanes};
 /// The kernels of this level; only for machines that have it and the level with the dot product extension.
 pub(in crate::cpu) static TABLE: Table = Table { int_gemm, int_unpack, ..dotprod::TABLE };
 
-/// As `int8::gemm`, for codes in the order of this level. No processor of this architecture is asked for the bytes ahead
-/// (see `prefetch`).
+/// As `int8::gemm`, for codes in the order of this level. The memory is not asked for the bytes ahead: on this
+/// architecture nothing is (see `prefetch`).
 fn int_gemm(panels: &[IntPanel; 2], x: IntTokens<'_>, fresh: bool, _: &[u8], sums: [&mut [Row16]; 2]) {
     #[target_feature(enable = "neon,i8mm")]
     fn compiled(panels: &[IntPanel; 2], x: IntTokens<'_>, fresh: bool, sums: [&mut [Row16]; 2]) {
@@ -174,8 +174,8 @@ impl NeonI8mm {
     }
 }
 
-/// Tokens whose sums the registers hold: 2 pairs of 8 registers, with 4 weights and 4 activations of 32; the sums of the
-/// unit wait in memory.
+/// Tokens whose sums the registers hold: 2 pairs of 8 registers, with 8 weights and 4 activations, of 32; the sums of
+/// the unit wait in memory.
 const TOKENS: usize = 4;
 
 /// Vectors of codes are used so many at a time: a token has one vector beside them.
@@ -237,8 +237,8 @@ fn eight<const P: usize>(s: NeonI8mm, dot: &mut [Pair<I32s>; P], w: [&Row16; 2],
     }
 }
 
-/// `P` pairs of tokens, the second of the last one possibly missing. `SCALED`: there are sub-blocks with scales. `MINS`:
-/// there are minima.
+/// `P` pairs of tokens, the second of the last one possibly missing. `SCALED`: there are sub-blocks with scales.
+/// `MINS`: there are minima.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // p and c run over several arrays
 fn units<const P: usize, const SCALED: bool, const MINS: bool>(
