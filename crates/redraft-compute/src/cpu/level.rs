@@ -25,6 +25,8 @@ pub enum CpuLevel {
     Neon,
     /// NEON with products of bytes in one instruction (the dot product extension).
     NeonDot,
+    /// NEON with products of matrices of bytes in one instruction (the int8 matrix multiply extension).
+    NeonI8mm,
 }
 
 impl CpuLevel {
@@ -33,6 +35,7 @@ impl CpuLevel {
         CpuLevel::Scalar,
         CpuLevel::Neon,
         CpuLevel::NeonDot,
+        CpuLevel::NeonI8mm,
         CpuLevel::Avx2,
         CpuLevel::AvxVnni,
         CpuLevel::Avx512,
@@ -57,6 +60,7 @@ impl CpuLevel {
             CpuLevel::Avx512Bf16 => "avx512bf16",
             CpuLevel::Neon => "neon",
             CpuLevel::NeonDot => "neondot",
+            CpuLevel::NeonI8mm => "neoni8mm",
         }
     }
 

@@ -52,6 +52,12 @@ pub(crate) fn table(level: CpuLevel) -> Option<&'static Table> {
             Some(&super::x86::avx512::TABLE)
         }
         #[cfg(target_arch = "aarch64")]
+        CpuLevel::NeonI8mm
+            if CpuLevel::NeonDot.is_available() && std::arch::is_aarch64_feature_detected!("i8mm") =>
+        {
+            Some(&super::aarch64::i8mm::TABLE)
+        }
+        #[cfg(target_arch = "aarch64")]
         CpuLevel::NeonDot
             if std::arch::is_aarch64_feature_detected!("neon")
                 && std::arch::is_aarch64_feature_detected!("dotprod") =>

@@ -2,5 +2,6 @@
 #![allow(unsafe_code)]
 
 pub(super) mod dotprod;
+pub(super) mod i8mm;
 pub(super) mod neon;
 pub(in crate::cpu) mod peak;

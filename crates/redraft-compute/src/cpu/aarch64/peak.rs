@@ -12,6 +12,7 @@ pub(in crate::cpu) fn loops(level: CpuLevel) -> Option<Loops> {
     Some(match level {
         CpuLevel::Neon => Loops { f32: f32_128, int8: bytes_128 },
         CpuLevel::NeonDot => Loops { f32: f32_128, int8: dot_128 },
+        CpuLevel::NeonI8mm => Loops { f32: f32_128, int8: matrix_128 },
         _ => return None,
     })
 }
@@ -61,6 +62,24 @@ compiled! {
                 // SAFETY: an instruction on registers; this function is compiled for machines that have it.
                 unsafe {
                     asm!("sdot {s:v}.4s, {x:v}.16b, {y:v}.16b", s = inout(vreg) *s, x = in(vreg) x, y = in(vreg) y,
+                        options(pure, nomem, nostack, preserves_flags));
+                }
+            }
+        }
+        black_box(sums);
+    }
+}
+
+compiled! {
+    /// `smmla`: 32 products of bytes.
+    matrix_128, "neon,i8mm", 16 * 32, |rounds| {
+        let (x, y) = (black_box(vdupq_n_s8(1)), black_box(vdupq_n_s8(-2)));
+        let mut sums = [vdupq_n_s32(0); 16];
+        for _ in 0..rounds {
+            for s in &mut sums {
+                // SAFETY: an instruction on registers; this function is compiled for machines that have it.
+                unsafe {
+                    asm!("smmla {s:v}.4s, {x:v}.16b, {y:v}.16b", s = inout(vreg) *s, x = in(vreg) x, y = in(vreg) y,
                         options(pure, nomem, nostack, preserves_flags));
                 }
             }
