@@ -189,6 +189,14 @@ fn what_is_given_stays_in_every_family_and_sampler() {
                 let parameters = if (i + j) % 2 == 0 { &edits[..] } else { &drawn };
                 let end = [None, model.tokenizer().eos()][j % 2];
                 let r = request(&model, spec, parameters, Given { slots: slots(pattern), end });
+                if spec.name == "edit" {
+                    // It moves tokens.
+                    let mut session = model.session().unwrap();
+                    let e = run_in(&mut model, &mut session, &r, &mut |_| ()).unwrap_err();
+                    assert!(e.to_string().contains("leaves tokens at their places"), "{e}");
+                    model.close(session);
+                    continue;
+                }
                 filled(&mut model, &r, &format!("{} {} {pattern}", of.0, spec.name));
             }
         }

@@ -1,5 +1,6 @@
 //! From a prompt to committed canvases: passes, draws, steps, stop rules, events.
 
+mod check;
 mod draws;
 mod generate;
 mod given;
