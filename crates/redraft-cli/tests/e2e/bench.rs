@@ -39,6 +39,29 @@ fn steps_are_counted_and_have_parts() {
 }
 
 #[test]
+fn reports_go_to_files() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let (lines, page) = (path("steps.jsonl"), path("steps.html"));
+    for rows in ["4", "8,16"] {
+        ok(&["bench", "--rows", rows, "-r", "1", "-t", "1", "--parts", "--jsonl", &lines, "--html", &page]);
+    }
+    let text = std::fs::read_to_string(&lines).expect("lines");
+    let rows = |line: &str| {
+        let v: serde_json::Value = serde_json::from_str(line).expect("an object a line");
+        v["steps"].as_array().expect("steps").iter().map(|s| s["rows"].as_u64()).collect::<Vec<_>>()
+    };
+    assert_eq!(text.lines().map(rows).collect::<Vec<_>>(), [vec![Some(4)], vec![Some(8), Some(16)]]);
+    let html = std::fs::read_to_string(&page).expect("a page");
+    assert!(html.starts_with("<!DOCTYPE html>") && html.contains("16 rows after 0 tokens"), "{html}");
+    assert_eq!(html.matches("<rect").count(), 2, "the page is that of the last run");
+    assert_eq!(html.matches("<table>").count(), 3, "steps, and the parts of each");
+    let done = redraft(&["bench", "--rows", "4", "-r", "1", "--html", &path("no/such/folder.html")]);
+    assert_eq!(done.code, Some(2));
+    assert!(done.err.contains("--html") && done.err.contains("folder.html"), "{}", done.err);
+}
+
+#[test]
 fn an_autoregressive_model_is_measured_and_not_run() {
     let (_dir, path) = twin();
     let v = json(&["bench", "-m", &path, "--rows", "4", "-r", "1"]);

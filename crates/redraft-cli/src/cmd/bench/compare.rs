@@ -10,10 +10,12 @@ use regex_automata::meta::Regex;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::report::{Page, Table};
 use super::step::StepArgs;
 use super::{Machine, Spread, seconds};
 use crate::exit::Exit;
 use crate::out::Out;
+use crate::ui::progress::counted;
 use crate::ui::table::table;
 
 /// Finds JSON fields such as `"wall_s_median": 1.25`.
@@ -92,6 +94,7 @@ pub(super) fn main(args: &StepArgs, out: Out) -> anyhow::Result<Exit> {
         ours_cpu_s,
         theirs_cpu_s,
     };
+    args.report.write(&report, &report.page())?;
     if out.json {
         out.object(&report)?
     } else {
@@ -100,23 +103,46 @@ pub(super) fn main(args: &StepArgs, out: Out) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
+const HEAD: [&str; 3] = ["", "step s, median (range)", "CPU s"];
+
 impl Report {
-    fn text(&self) -> String {
+    fn rows(&self) -> Vec<Vec<String>> {
         let cpu_s = |s: &Option<Spread>| s.as_ref().map_or("unknown".into(), Spread::text);
-        let rows = [
+        vec![
             vec!["redraft".into(), self.ours_s.text(), cpu_s(&self.ours_cpu_s)],
             vec!["other".into(), self.theirs_s.text(), cpu_s(&self.theirs_cpu_s)],
-        ];
-        let head = ["", "step s, median (range)", "CPU s"];
+        ]
+    }
+
+    /// What was measured, and how the two compare.
+    fn facts(&self) -> [String; 2] {
         let cpu = self.cpu_ratio.map_or(String::new(), |r| format!(", {r:.2} in CPU seconds"));
-        format!(
-            "{}, {} rows, {} rounds\n{}ratio of medians, theirs by ours: {:.2}{cpu}\n",
-            self.machine.line(),
-            self.rows,
-            self.ours_s.all.len(),
-            table(&head, &[], &rows),
-            self.ratio
-        )
+        [
+            format!("{}, {} rows, {} rounds", self.machine.line(), self.rows, self.ours_s.all.len()),
+            format!("ratio of medians, theirs by ours: {:.2}{cpu}", self.ratio),
+        ]
+    }
+
+    fn page(&self) -> Page {
+        let of = |key: &str| self.ours[key].as_str().unwrap_or_default();
+        let ours = format!(
+            "redraft {}: {}, {}, {}, level {}",
+            of("version"),
+            self.ours["model"]["name"].as_str().unwrap_or_default(),
+            counted(self.ours["threads"].as_u64().unwrap_or(0) as usize, "thread"),
+            of("numerics"),
+            of("level")
+        );
+        Page {
+            facts: self.facts().into_iter().chain([ours, format!("other: {}", self.command)]).collect(),
+            bars: vec![("redraft".into(), self.ours_s.clone()), ("other".into(), self.theirs_s.clone())],
+            tables: vec![Table { caption: "Steps by turns".into(), head: HEAD.to_vec(), rows: self.rows() }],
+        }
+    }
+
+    fn text(&self) -> String {
+        let [first, last] = self.facts();
+        format!("{first}\n{}{last}\n", table(&HEAD, &[], &self.rows()))
     }
 }
 

@@ -3,6 +3,7 @@
 mod compare;
 mod kernels;
 mod peak;
+mod report;
 mod step;
 
 use serde::Serialize;
@@ -23,7 +24,7 @@ use crate::out::Out;
     args_conflicts_with_subcommands = true,
     after_help = "Examples:\n  \
         redraft bench -m model.gguf -t 2 --numerics fast --parts\n  \
-        redraft bench -m model.gguf --rows 32,64,128,256 --prompt 64,1024 --json\n  \
+        redraft bench -m model.gguf --rows 32,64,128,256 --prompt 64,1024 --html steps.html\n  \
         redraft bench -m model.gguf --self-conditioning --temperature 0.05\n  \
         redraft bench -m twin.gguf --compare \"python step.py twin.gguf\" --pattern '\"wall_s\": (?<seconds>[0-9.]+)'\n  \
         redraft bench peak\n  \

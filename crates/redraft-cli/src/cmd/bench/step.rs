@@ -11,6 +11,7 @@ use redraft::compute::cpu::peak::peak;
 use serde::Serialize;
 
 use super::peak::Figures;
+use super::report::{Page, ReportArgs, Table};
 use super::{Machine, Spread, seconds};
 use crate::answer::peak_rss_bytes;
 use crate::args::model::{ModelArgs, at_least_one};
@@ -71,6 +72,9 @@ pub(super) struct StepArgs {
     #[arg(long, value_name = "N", help_heading = "Comparison", requires = "compare", default_value_t = 5,
         value_parser = at_least_one)]
     pub(super) rounds: usize,
+
+    #[command(flatten)]
+    pub(super) report: ReportArgs,
 }
 
 /// `--outputs`.
@@ -198,6 +202,7 @@ pub(super) fn main(args: &StepArgs, out: Out) -> anyhow::Result<Exit> {
     };
     let steps = runs.into_iter().filter_map(|r| r.report(report.peak.as_ref())).collect();
     let report = Report { steps, ..report };
+    args.report.write(&report, &report.page())?;
     if out.json {
         out.object(&report)?
     } else {
@@ -279,9 +284,15 @@ fn part_reports(parts: &Parts, peak: Option<&Figures>) -> Vec<PartReport> {
     parts.iter().map(|(part, w)| line(part.name(), w)).chain([line("step", parts.whole())]).collect()
 }
 
+/// Heads of the tables of steps and of parts.
+const STEPS: [&str; 6] =
+    ["rows", "prompt", "outputs", "step s, median (range)", "CPU s", "rows/s, not a throughput"];
+const PARTS: [&str; 8] = ["part", "s", "%", "CPU s", "GMAC", "GMAC/s", "% of peak", "of CPU time"];
+
 impl Report {
-    fn text(&self) -> String {
-        let mut text = format!(
+    /// What was measured, where and how.
+    fn facts(&self) -> String {
+        format!(
             "{} ({}, {}), {}\n{} ({}, {}), {}, KV cache {}\nloaded in {} s, first step done after {} s{}\n",
             self.model.name,
             self.model.architecture,
@@ -295,18 +306,37 @@ impl Report {
             seconds(self.load_s),
             seconds(self.first_step_s),
             self.peak_rss_bytes.map_or(String::new(), |b| format!(", peak RSS {}", human_bytes(b))),
-        );
+        )
+    }
+
+    fn page(&self) -> Page {
+        let table =
+            |caption: String, head: &[&'static str], rows| Table { caption, head: head.to_vec(), rows };
+        let parts = self.steps.iter().filter_map(|s| {
+            let parts = s.parts.as_ref()?;
+            Some(table(s.caption(), &PARTS, part_rows(parts)))
+        });
+        let steps = table("Steps".into(), &STEPS, self.steps.iter().map(Step::row).collect());
+        Page {
+            facts: self
+                .facts()
+                .lines()
+                .map(String::from)
+                .chain([format!("redraft {}", self.version)])
+                .collect(),
+            bars: self.steps.iter().map(|s| (s.label(), s.wall_s.clone())).collect(),
+            tables: [steps].into_iter().chain(parts).collect(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = self.facts();
         let rows: Vec<Vec<String>> = self.steps.iter().map(Step::row).collect();
-        let head =
-            ["rows", "prompt", "outputs", "step s, median (range)", "CPU s", "rows/s, not a throughput"];
-        text.push_str(&table(&head, &[0, 1, 5], &rows));
+        text.push_str(&table(&STEPS, &[0, 1, 5], &rows));
         for s in &self.steps {
             let Some(parts) = &s.parts else { continue };
-            let whole = parts.last().map_or(0.0, |p| p.seconds);
-            let rows: Vec<Vec<String>> = parts.iter().map(|p| p.row(whole)).collect();
-            let head = ["part", "s", "%", "CPU s", "GMAC", "GMAC/s", "% of peak", "of CPU time"];
-            text.push_str(&format!("{} rows after {} tokens, the step in the middle:\n", s.rows, s.prompt));
-            text.push_str(&table(&head, &[1, 2, 3, 4, 5, 6, 7], &rows));
+            text.push_str(&format!("{}:\n", s.caption()));
+            text.push_str(&table(&PARTS, &[1, 2, 3, 4, 5, 6, 7], &part_rows(parts)));
         }
         if let Some(p) = &self.peak {
             text.push_str(&format!(
@@ -318,7 +348,21 @@ impl Report {
     }
 }
 
+fn part_rows(parts: &[PartReport]) -> Vec<Vec<String>> {
+    let whole = parts.last().map_or(0.0, |p| p.seconds);
+    parts.iter().map(|p| p.row(whole)).collect()
+}
+
 impl Step {
+    fn label(&self) -> String {
+        format!("{} rows after {} tokens", self.rows, self.prompt)
+    }
+
+    /// Of its parts.
+    fn caption(&self) -> String {
+        format!("{}, the step in the middle", self.label())
+    }
+
     fn row(&self) -> Vec<String> {
         let told = if self.self_conditioning { ", self-conditioning" } else { "" };
         let at = self.temperature.map_or(String::new(), |t| format!(" at {t}"));
