@@ -181,7 +181,7 @@ impl GenerateArgs {
         let tokenizer = model.tokenizer();
         let mut ids = self.ban_tokens.clone();
         for text in &self.ban {
-            match tokenizer.encode(text, Specials::Parse)?[..] {
+            match tokenizer.encode_inside(text, Specials::Parse)?[..] {
                 [id] => ids.push(id),
                 ref several => anyhow::bail!(
                     "--ban: expected a text that is one token, found `{text}`, which is {} ({several:?}); `redraft \

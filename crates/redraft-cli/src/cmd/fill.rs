@@ -8,7 +8,6 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use anyhow::{Context as _, bail};
-use redraft::Model;
 use redraft::chat::{Answer, Message, Warning};
 use redraft::compute::Precision;
 use redraft::engine::{Philox, Request, Session, default_max_tokens};
@@ -17,6 +16,7 @@ use redraft::fill::{
 };
 use redraft::receipt::{Receipt, StepRecorder};
 use redraft::tokenizer::Specials;
+use redraft::{Error, Model};
 use serde::Serialize;
 
 use crate::answer::{Report, View, show, warnings};
@@ -48,7 +48,7 @@ warning says so.";
 #[command(long_about = ABOUT, after_help = "Examples:\n  \
     redraft fill --prompt \"What is the capital of France?\" \"The capital of [[]] is Paris.\"\n  \
     redraft fill --prompt \"55 + 68\" \"55 + [[3]] = 123\"\n  \
-    redraft fill -m model.gguf \"def area(r):\\n    [[]]\\n    return x\"\n  \
+    redraft fill -m model.gguf \"The sum of 2 and 2 is [[]], and that of 3 and 3 is [[1]].\"\n  \
     redraft fill -m model.gguf --json --gap-max 64 - < text-with-gaps.txt\n  \
     redraft fill --prompt \"Count from 1 to 5.\" -n 20 \"1, 2, [[]]\"")]
 pub(crate) struct Args {
@@ -212,9 +212,17 @@ impl Args {
         self.generate.left_out(model, false).iter().for_each(|note| out.note(note));
         let (mut base, warning) = self.generate.request(model, template.prompt().to_vec())?;
         warning.iter().for_each(|w| out.warn(w));
+        // A gap of free length has one token at least, and while lengths are tried as many as it may.
+        let gaps = |free: usize| template.gaps().map(move |gap| gap.len.unwrap_or(free));
+        let given = base.prompt.len() + template.n_fixed();
+        let least = gaps(1).fold(given, usize::saturating_add);
+        if least > base.context_len {
+            let (prompt, context) = (base.prompt.len(), base.context_len);
+            return Err(Error::ContextOverflow { prompt, answer: least - prompt, context }.into());
+        }
         if self.generate.max_tokens.is_none() {
-            let gaps: usize = template.gaps().map(|gap| gap.len.unwrap_or(0)).sum();
-            let before = base.prompt.len() + template.n_fixed() + gaps;
+            let before =
+                gaps(self.gap_max).fold(base.prompt.len() + template.n_fixed(), usize::saturating_add);
             base.max_tokens = default_max_tokens(model.shape(), base.sampler, base.context_len, before);
         }
         base.interrupt = Some(stop);

@@ -142,3 +142,17 @@ fn a_live_canvas_ends_with_the_text() {
     assert!(out.contains("The capital of\x1b") && out.contains("G France is Paris.\x1b"), "{out:?}");
     assert!(out.contains("step 2/48"), "{out:?}");
 }
+
+/// Before anything is computed or put aside; free lengths leave room for each other.
+#[test]
+fn texts_longer_than_the_context_are_refused() {
+    let many = "[[65536]]".repeat(2000);
+    let done = redraft(&["fill", "--prompt", "hi", &many]);
+    assert_eq!(done.code, Some(2));
+    assert!(
+        done.err.contains("more than the context of") && done.err.contains("raise --ctx"),
+        "{}",
+        done.err
+    );
+    ok(&["fill", "--prompt", "hi", "-c", "160", "--gap-max", "4", "a [[]] b [[]]"]);
+}

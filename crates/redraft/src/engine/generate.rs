@@ -190,7 +190,7 @@ pub struct Digests {
     /// For the last step of each canvas, per row the f32 bits of maximum, log-sum-exp and entropy and the
     /// u32 argmax.
     pub logits: String,
-    /// Of the raw f32 logits of the last step of each canvas, row-major, open positions only; where [`Request::full_logits`] asks for it.
+    /// Of the raw f32 logits of the last step of each canvas, row-major: of open positions only, or of all in models that are told of their previous prediction; where [`Request::full_logits`] asks for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full: Option<String>,
 }
@@ -569,7 +569,8 @@ impl Canvas<'_> {
                     *confidence = 0.0;
                 }
             }
-            if let (Noise::Mask(mask), true) = (noise, ask.edit) {
+            // Only with a sampler that moves tokens, and such a one takes no given text.
+            if let (Noise::Mask(mask), true) = (noise, ask.edit && !any_fixed) {
                 self.penalties.reopen(n_prefix, &mut decision.canvas, mask);
             }
             if decision.stop.is_none() && !ask.edit && self.ended(noise, &decision.canvas) {
