@@ -371,7 +371,7 @@ fn what_is_impossible_is_an_error() {
     let mut r = request(&model, model.sampler().unwrap(), false, &[("min_tokens", 1.0)]);
     (r.ban, r.end_ids) = ((0..n - 3).collect(), (n - 3..n).collect());
     let e = run(&mut model, &r, &mut |_| ()).unwrap_err().to_string();
-    assert!(e.ends_with(&format!("{} of them and the 3 that end an answer", n - 3)), "{e}");
+    assert!(e.ends_with(&format!("{} of them and 3 that cannot stand there", n - 3)), "{e}");
     // The mask token cannot be drawn anyway.
     let mut model = load("llada-tiny.BF16.gguf", &threads(1));
     let Noise::Mask(mask) = model.shape().noise else { panic!("masks") };
@@ -423,7 +423,8 @@ fn recordings_and_receipts_carry_penalties() {
             old["parameters"].as_object_mut().unwrap().remove(name);
         }
         let old = Receipt::parse(old.to_string().as_bytes()).unwrap().request(&model).unwrap();
-        let neutral = ["repetition_penalty", "presence_penalty"].map(|name| old.params.get(name));
-        assert_eq!((neutral, old.ban), ([1.0, 0.0], Vec::new()));
+        let neutral =
+            ["repetition_penalty", "presence_penalty", "min_tokens"].map(|name| old.params.get(name));
+        assert_eq!((neutral, old.ban), ([1.0, 0.0, 0.0], Vec::new()));
     }
 }

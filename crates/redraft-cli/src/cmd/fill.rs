@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use anyhow::{Context as _, bail};
+use redraft::Model;
 use redraft::chat::{Answer, Message, Warning};
 use redraft::compute::Precision;
 use redraft::engine::{Philox, Request, Session, default_max_tokens};
@@ -16,12 +17,12 @@ use redraft::fill::{
 };
 use redraft::receipt::{Receipt, StepRecorder};
 use redraft::tokenizer::Specials;
-use redraft::{Error, Model};
 use serde::Serialize;
 
 use crate::answer::{Report, View, show, warnings};
 use crate::args::Given;
 use crate::args::generate::GenerateArgs;
+use crate::args::left_out;
 use crate::args::live::LiveArgs;
 use crate::args::model::ModelArgs;
 use crate::args::prompt::{TemplateArgs, given_or_stdin};
@@ -210,15 +211,28 @@ impl Args {
             );
         }
         self.generate.left_out(model, false).iter().for_each(|note| out.note(note));
+        if let Some(n) = self.generate.max_tokens.filter(|_| !template.ends_free()) {
+            out.note(&left_out("max_tokens", n, "no gap of free length ends the text"));
+        }
         let (mut base, warning) = self.generate.request(model, template.prompt().to_vec())?;
         warning.iter().for_each(|w| out.warn(w));
         // A gap of free length has one token at least, and while lengths are tried as many as it may.
         let gaps = |free: usize| template.gaps().map(move |gap| gap.len.unwrap_or(free));
+        if base.prompt.is_empty() && template.n_fixed() == 0 && template.ends_free() {
+            bail!(
+                "the text is one gap, and this model begins with no token of its own: give text beside the gap, or --prompt"
+            );
+        }
         let given = base.prompt.len() + template.n_fixed();
         let least = gaps(1).fold(given, usize::saturating_add);
         if least > base.context_len {
-            let (prompt, context) = (base.prompt.len(), base.context_len);
-            return Err(Error::ContextOverflow { prompt, answer: least - prompt, context }.into());
+            bail!(
+                "the text has {} tokens before its first gap and {} from there on at least, together more than the context of {}: \
+                 shorten the text or its gaps, or raise --ctx",
+                base.prompt.len(),
+                least - base.prompt.len(),
+                base.context_len
+            );
         }
         if self.generate.max_tokens.is_none() {
             let before =

@@ -107,6 +107,10 @@ fn a_receipt_of_a_filled_text_is_verified() {
 
 #[test]
 fn wrong_input_is_an_error_of_usage() {
+    let dream = testdata("oracle/models/dream-tiny.F16.gguf").display().to_string();
+    // All but `a`.
+    let spaces: Vec<String> = (0..512).filter(|&id| id != 97).map(|id| id.to_string()).collect();
+    let spaces = spaces.join(",");
     for (args, why) in [
         (&["fill", "no gap"][..], "there is no gap in the text"),
         (
@@ -114,7 +118,15 @@ fn wrong_input_is_an_error_of_usage() {
             "the gap at character 3: expected nothing, ... or a number of tokens in 1..=65536",
         ),
         (&["fill", "[[99999999]]"], "found 99999999"),
-        (&["fill", "[[65000]]"], "the answer up to 65000, together more than the context of 1024"),
+        (
+            &["fill", "[[65000]]"],
+            "65000 from there on at least, together more than the context of 1024: shorten the text",
+        ),
+        (&["fill", "-m", &dream, "[[]]"], "the text is one gap"),
+        (
+            &["fill", "-m", &dream, "--ban-tokens", &spaces, "a [[2]]"],
+            "those without a space in a gap after one",
+        ),
         (&["fill", "a [[3"], "the gap at character 3 has no end"),
         (&["fill", "[[]] [[2]]"], "gap 1 is of any length and gap 2 follows it without text between them"),
         (&["fill", ""], "the text is empty"),

@@ -9,7 +9,7 @@ use redraft_compute::{TapData, TapKey, Val};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::pass::{Ban, CanvasPass, CanvasResult, Previous, Sampling, TapSink, canvas_pass};
+use super::pass::{CanvasPass, CanvasResult, Previous, Sampling, TapSink, canvas_pass};
 use super::{Draws, Given, Penalties, Session, Slot, check, first_canvas, memory};
 use crate::arch::{Noise, Reading, Shape};
 use crate::model::hex;
@@ -288,8 +288,7 @@ pub fn generate(
         false => tokens,
     };
     check::request(model, request, answer)?;
-    let mask = if let Noise::Mask(mask) = model.shape().noise { Some(mask) } else { None };
-    let penalties = Penalties::of(request, model.shape().vocab_len, mask)?;
+    let penalties = Penalties::of(model, request)?;
     memory::check(model, session, request, &penalties, answer)?;
     session.set_penalties(&penalties);
     let windows = given.windows(model.shape(), request.prompt.len(), request.max_tokens);
@@ -311,7 +310,6 @@ pub fn generate(
     let pad = model.tokenizer().pad().unwrap_or(0);
     let slot = |at: usize| given.slot(at, pad);
     let fixed = |range: Range<usize>| range.map_while(|at| fixed_id(slot(at))).collect::<Vec<u32>>();
-    let bans = Bans::new(model, request);
     // What comes before the next canvas and is not in the cache.
     let mut lead = lead.to_vec();
     let mut committed = fixed(0..windows.first().map_or(tokens, |w| w.start));
@@ -330,7 +328,6 @@ pub fn generate(
             draws,
             lead: &lead,
             slots: &slots,
-            bans: &bans,
             sampler: &mut *sampler,
             canvas,
             start,
@@ -408,41 +405,6 @@ fn free_from(slots: &[Slot]) -> usize {
     slots.iter().rposition(|&s| s != Slot::Open).map_or(0, |at| at + 1)
 }
 
-/// Ids that cannot stand in gaps; nothing where there is no gap.
-struct Bans {
-    /// Control tokens, and ends of the answer.
-    control: Vec<u32>,
-    /// Tokens whose text does not begin with a space.
-    spaceless: Vec<u32>,
-}
-
-impl Bans {
-    fn new(model: &Model, request: &Request) -> Bans {
-        let has = |slot: Slot| request.given.slots.contains(&slot);
-        let (tokenizer, spaced) = (model.tokenizer(), has(Slot::SpacedGap));
-        let mut control = Vec::new();
-        if spaced || has(Slot::Gap) {
-            control = tokenizer.markers();
-            control.extend_from_slice(&request.end_ids);
-            control.retain(|&id| (id as usize) < model.shape().vocab_len);
-            control.sort_unstable();
-            control.dedup();
-        }
-        let spaceless = if spaced { tokenizer.without_space() } else { Vec::new() };
-        Bans { control, spaceless }
-    }
-
-    /// Those for the positions of a canvas.
-    fn of<'a>(&'a self, slots: &[Slot]) -> Vec<Ban<'a>> {
-        let gap = |s: &Slot| matches!(s, Slot::Gap | Slot::SpacedGap);
-        let bans = [
-            Ban { ids: &self.control, rows: slots.iter().map(gap).collect() },
-            Ban { ids: &self.spaceless, rows: slots.iter().map(|&s| s == Slot::SpacedGap).collect() },
-        ];
-        bans.into_iter().filter(|b| b.rows.contains(&true)).collect()
-    }
-}
-
 /// One canvas being denoised.
 struct Canvas<'a> {
     model: &'a mut Model,
@@ -454,7 +416,6 @@ struct Canvas<'a> {
     lead: &'a [u32],
     /// Its positions.
     slots: &'a [Slot],
-    bans: &'a Bans,
     sampler: &'a mut dyn Sampler,
     canvas: usize,
     start: Instant,
@@ -482,7 +443,10 @@ impl Canvas<'_> {
         };
         let mut ids = first_canvas(noise, self.draws, drawn, len);
         // The first token of a block that comes with the pass before it, which alone can predict it.
-        let next = self.next(sink)?;
+        let next = self
+            .session
+            .next()
+            .filter(|_| self.lead.is_empty() && self.slots.first().is_some_and(|s| s.is_open()));
         if let Some(next) = next {
             ids[0] = next;
         }
@@ -493,7 +457,6 @@ impl Canvas<'_> {
             *id = fixed_id(slot).unwrap_or(*id);
         }
         let any_fixed = fixed.contains(&true);
-        let bans = self.bans.of(self.slots);
         let is_open = |ids: &[u32]| -> Vec<bool> {
             ids.iter().zip(&fixed).map(|(&id, &fixed)| !fixed && noise.is_open(id)).collect()
         };
@@ -520,9 +483,7 @@ impl Canvas<'_> {
                 }
             };
             let previous = match step {
-                1.. if feedback && (!bans.is_empty() || !self.penalties.is_none(n_prefix)) => {
-                    Previous::KeptLogits
-                }
+                1.. if feedback && !self.penalties.is_none(n_prefix) => Previous::KeptLogits,
                 1.. if feedback => Previous::Kept { temperature: self.sampler.ask(step - 1).temperature },
                 _ => Previous::None,
             };
@@ -531,7 +492,6 @@ impl Canvas<'_> {
                 ids: &ids,
                 tail: &tail,
                 open: (masked.is_some() || any_fixed).then_some(&predicted[..]),
-                bans: &bans,
                 previous,
                 sampling: Some(Sampling { ask, uniform: &uniform }),
                 penalties: Some(self.penalties),
@@ -569,8 +529,7 @@ impl Canvas<'_> {
                     *confidence = 0.0;
                 }
             }
-            // Only with a sampler that moves tokens, and such a one takes no given text.
-            if let (Noise::Mask(mask), true) = (noise, ask.edit && !any_fixed) {
+            if let (Noise::Mask(mask), true) = (noise, ask.edit) {
                 self.penalties.reopen(n_prefix, &mut decision.canvas, mask);
             }
             if decision.stop.is_none() && !ask.edit && self.ended(noise, &decision.canvas) {
@@ -606,12 +565,10 @@ impl Canvas<'_> {
                     (Noise::Uniform, Commit::Argmax) => result.argmax,
                     (Noise::Mask(_), _) => decision.canvas,
                     (Noise::Uniform, Commit::Canvas) => {
-                        // Fresh noise knows nothing of bans and gaps.
+                        // Fresh noise knows of no bans.
                         let mut canvas = decision.canvas;
                         self.penalties.without_banned(n_prefix, &mut canvas, &result.argmax);
-                        let banned = |i: usize, id| bans.iter().any(|b| b.rows[i] && b.ids.contains(&id));
-                        let canvas = canvas.into_iter().enumerate();
-                        canvas.map(|(i, id)| if banned(i, id) { result.argmax[i] } else { id }).collect()
+                        canvas
                     }
                 };
                 return Ok((committed, report, first_draft));
@@ -619,22 +576,6 @@ impl Canvas<'_> {
             (ids, accepted) = (decision.canvas, decision.accepted);
             step += 1;
         }
-    }
-
-    /// The token that the pass before this canvas predicts for its first position, where it alone can.
-    fn next(&mut self, sink: &mut LogitsSink<'_>) -> Result<Option<u32>, Error> {
-        let next = self.session.next().filter(|_| self.lead.is_empty());
-        let banned: Vec<u32> = match (next, self.slots.first()) {
-            (None, _) | (_, Some(Slot::Fixed(_))) => return Ok(None),
-            (Some(_), Some(&slot)) => {
-                self.bans.of(&[slot]).iter().flat_map(|b| b.ids.iter().copied()).collect()
-            }
-            (Some(_), None) => Vec::new(),
-        };
-        if next.is_some_and(|id| banned.contains(&id)) {
-            return self.session.next_without(self.model, &banned, sink);
-        }
-        Ok(next)
     }
 
     /// Whether nothing that follows can change the answer: it has an end, everything before that is decided, and what is

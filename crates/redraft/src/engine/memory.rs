@@ -105,12 +105,7 @@ pub(super) fn check(
         return Ok(());
     }
     let ask = (request.sampler.create)(&request.params, request.profile).ask(0);
-    // What cannot stand in gaps is a ban like another: it takes the same memory, whatever it is.
-    let mut penalties = penalties.clone();
-    if !request.given.is_empty() && penalties.ban.is_empty() && model.shape().vocab_len > 1 {
-        penalties.ban.push(0);
-    }
-    let need = MemoryEstimate::with(model, request.prompt.len(), answer, ask, &penalties)?;
+    let need = MemoryEstimate::with(model, request.prompt.len(), answer, ask, penalties)?;
     let held = model.backend.seq_bytes(session.seq())? as u64;
     check_against(model, need, held, tokens, available_memory())
 }

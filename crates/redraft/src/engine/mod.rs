@@ -18,7 +18,7 @@ pub use generate::{
 pub use given::{Given, Slot, Window};
 pub use memory::MemoryEstimate;
 pub use overflow::turns_to_drop;
-pub use pass::{Ban, CanvasPass, CanvasResult, Previous, Sampling, TapSink, canvas_pass};
-pub use penalties::Penalties;
+pub use pass::{CanvasPass, CanvasResult, Previous, Sampling, TapSink, canvas_pass};
 use penalties::Place;
+pub use penalties::{Penalties, PlaceBan};
 pub use session::Session;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redraft_compute::op::{Distribution, Factor, Logits, Penalty, RowBan, STATS};
+use redraft_compute::op::{Distribution, Factor, Logits, Penalty, STATS};
 use redraft_compute::{
     ComputeError, InputData, Kind, Observer, Program, ProgramBuilder, SeqId, Slot, TapData, TapKey, Val,
 };
@@ -79,8 +79,6 @@ pub struct CanvasPass<'a> {
     pub tail: &'a [u32],
     /// The positions of the canvas that are to be predicted; none is all.
     pub open: Option<&'a [bool]>,
-    /// Tokens that cannot be picked.
-    pub bans: &'a [Ban<'a>],
     /// The previous prediction.
     pub previous: Previous<'a>,
     /// How to sample; without it only taps are computed, the logits of each row as it comes out of the model.
@@ -99,22 +97,12 @@ impl<'a> CanvasPass<'a> {
             ids,
             tail: &[],
             open: None,
-            bans: &[],
             previous: Previous::None,
             sampling: None,
             penalties: None,
             decided: &[],
         }
     }
-}
-
-/// Tokens that cannot be picked at some positions of a canvas: as if the model had never heard of them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ban<'a> {
-    /// The tokens, fewer than the vocabulary has.
-    pub ids: &'a [u32],
-    /// One flag per position of the canvas.
-    pub rows: Vec<bool>,
 }
 
 /// How the tokens of a pass are sampled.
@@ -358,7 +346,6 @@ pub fn canvas_pass(
     pass.open.map_or(Ok(()), |open| len("open positions", open.len()))?;
     len("decided positions", if pass.decided.is_empty() { pass.ids.len() } else { pass.decided.len() })?;
     pass.sampling.map_or(Ok(()), |s| len("uniform numbers", s.uniform.len()))?;
-    pass.bans.iter().try_for_each(|b| len("flags of a ban", b.rows.len()))?;
     let ask = pass.sampling.map(|s| s.ask).unwrap_or_default();
     let plain = Ask { temperature: ask.temperature, ..Ask::default() };
     match model.shape().noise {
@@ -471,9 +458,8 @@ fn one_pass(
     let noise = model.shape().noise;
     let masked = pass.sampling.is_some() && matches!(noise, Noise::Mask(_));
     let first = n_past + pass.lead.len();
-    let penalized = pass.penalties.is_some_and(|p| !p.is_none(first)) || !pass.bans.is_empty();
-    let penalized = penalized && pass.sampling.is_some();
-    let raw = match masked || penalized || sink.wants(TapKey { name: "logits", layer: None }) {
+    let penalties = pass.penalties.filter(|p| pass.sampling.is_some() && !p.is_none(first));
+    let raw = match masked || penalties.is_some() || sink.wants(TapKey { name: "logits", layer: None }) {
         true => {
             let raw = b.head(hidden, head)?; // [R, V]
             b.tap("logits", raw);
@@ -490,19 +476,13 @@ fn one_pass(
             let u = b.input_rows("u", positions.len(), 1, Kind::Real)?;
             inputs.push(InputData::F64(&uniform));
             let decided = |i: &usize| pass.decided.get(*i).is_some_and(|&decided| decided);
-            let none = Penalties::default();
             let penalty = |temperature| {
-                penalized.then(|| {
+                penalties.map(|p| {
                     let here = (0..pass.ids.len()).filter(decided).map(|i| pass.ids[i]);
                     let seen = session.tokens().iter().chain(pass.lead).copied().chain(here);
                     let place = |i: &usize| Place { at: first + i, own: decided(i).then(|| pass.ids[*i]) };
                     let places: Vec<_> = positions.iter().map(place).collect();
-                    let mut penalty = pass.penalties.unwrap_or(&none).on(seen, &places, temperature);
-                    penalty.row_bans.extend(pass.bans.iter().map(|ban| RowBan {
-                        ids: ban.ids.to_vec(),
-                        rows: positions.iter().map(|&i| ban.rows[i]).collect(),
-                    }));
-                    penalty
+                    p.on(seen, &places, temperature)
                 })
             };
             match (noise, raw) {

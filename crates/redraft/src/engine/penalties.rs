@@ -6,8 +6,9 @@
 
 use redraft_compute::op::{Penalty, RowBan};
 
-use super::Request;
-use crate::Error;
+use super::{Request, Slot};
+use crate::arch::{Noise, Shape};
+use crate::{Error, Model};
 
 /// Penalties and bans of a request.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,16 +19,30 @@ pub struct Penalties {
     pub presence: f64,
     /// Ids that are never drawn, ascending.
     pub ban: Vec<u32>,
-    /// Ids that are not drawn at positions of the sequence before [`ends_from`](Self::ends_from), ascending: ends of the
-    /// answer.
-    pub ends: Vec<u32>,
-    /// The first position that may end the answer.
-    pub ends_from: usize,
+    /// Ids that are not drawn at some positions: ends of an answer that is too short for one, what no gap can hold.
+    pub places: Vec<PlaceBan>,
+}
+
+/// Ids that are not drawn at some positions of the sequence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlaceBan {
+    /// The ids, ascending.
+    pub ids: Vec<u32>,
+    /// The position of the first flag.
+    pub first: usize,
+    /// Whether they are banned, position by position.
+    pub at: Vec<bool>,
+}
+
+impl PlaceBan {
+    fn holds(&self, at: usize) -> bool {
+        at.checked_sub(self.first).and_then(|i| self.at.get(i)).is_some_and(|&banned| banned)
+    }
 }
 
 impl Default for Penalties {
     fn default() -> Penalties {
-        Penalties { repetition: 1.0, presence: 0.0, ban: Vec::new(), ends: Vec::new(), ends_from: 0 }
+        Penalties { repetition: 1.0, presence: 0.0, ban: Vec::new(), places: Vec::new() }
     }
 }
 
@@ -41,14 +56,18 @@ pub(super) struct Place {
 }
 
 impl Penalties {
-    /// Those of a request for a model of `vocab_len` ids, of which `mask` cannot be drawn either.
+    /// Those of a request.
     ///
     /// # Errors
     /// [`Error::Request`] for a ban of an id that does not exist, and where nothing is left to be drawn.
-    pub(super) fn of(request: &Request, vocab_len: usize, mask: Option<u32>) -> Result<Penalties, Error> {
-        let mut ban = request.ban.clone();
-        ban.sort_unstable();
-        ban.dedup();
+    pub(super) fn of(model: &Model, request: &Request) -> Result<Penalties, Error> {
+        let vocab_len = model.shape().vocab_len;
+        let ascending = |mut ids: Vec<u32>| {
+            ids.sort_unstable();
+            ids.dedup();
+            ids
+        };
+        let ban = ascending(request.ban.clone());
         if let Some(id) = ban.iter().find(|&&id| id as usize >= vocab_len) {
             return Err(Error::Request {
                 what: "banned token id".into(),
@@ -57,38 +76,75 @@ impl Penalties {
             });
         }
         let penalty = |name, none| Some(request.params.get(name)).filter(|x| !x.is_nan()).unwrap_or(none);
-        let min_tokens = penalty("min_tokens", 0.0) as usize;
-        let mut ends = if min_tokens > 0 { request.end_ids.clone() } else { Vec::new() };
-        ends.retain(|&id| (id as usize) < vocab_len);
-        ends.sort_unstable();
-        ends.dedup();
-        let mut never: Vec<u32> = ban.iter().chain(&ends).copied().chain(mask).collect();
-        never.sort_unstable();
-        never.dedup();
-        if never.len() >= vocab_len {
-            let found = match ends.len() {
-                0 => format!("{} of them", ban.len()),
-                n => format!("{} of them and the {n} that end an answer", ban.len()),
-            };
-            return Err(Error::Request {
-                what: "banned tokens".into(),
-                expected: format!("one of the {vocab_len} of the vocabulary that is left"),
-                found,
-            });
-        }
-        let ends_from = if ends.is_empty() { 0 } else { request.prompt.len().saturating_add(min_tokens) };
-        Ok(Penalties {
+        let (given, tokenizer) = (&request.given, model.tokenizer());
+        let flags = |of: fn(Slot) -> bool| given.slots.iter().map(|&slot| of(slot)).collect::<Vec<bool>>();
+        let early = (0..penalty("min_tokens", 0.0) as usize).map(|at| given.slot(at, 0).is_open()).collect();
+        let gaps = flags(|slot| matches!(slot, Slot::Gap | Slot::SpacedGap));
+        let spaced = flags(|slot| slot == Slot::SpacedGap);
+        let spaceless = if spaced.contains(&true) { tokenizer.without_space().to_vec() } else { Vec::new() };
+        let first = request.prompt.len();
+        let places = [
+            (request.end_ids.clone(), early),
+            // A gap holds text, and does not end the answer.
+            ([tokenizer.markers(), request.end_ids.clone()].concat(), gaps),
+            (spaceless, spaced),
+        ];
+        let places = places.into_iter().filter(|(_, at)| at.contains(&true)).map(|(mut ids, at)| {
+            ids.retain(|&id| (id as usize) < vocab_len);
+            PlaceBan { ids: ascending(ids), first, at }
+        });
+        let penalties = Penalties {
             repetition: penalty("repetition_penalty", 1.0),
             presence: penalty("presence_penalty", 0.0),
             ban,
-            ends,
-            ends_from,
-        })
+            places: places.filter(|p| !p.ids.is_empty()).collect(),
+        };
+        penalties.check(model.shape())?;
+        Ok(penalties)
+    }
+
+    /// Refuses bans that leave nothing to be drawn somewhere.
+    fn check(&self, shape: &Shape) -> Result<(), Error> {
+        let end = self.places.iter().map(|p| p.first + p.at.len()).max().unwrap_or(0);
+        let here = |at: usize| self.places.iter().map(|p| p.holds(at)).collect::<Vec<bool>>();
+        // Positions have few combinations of bans.
+        let mut seen = vec![vec![false; self.places.len()]];
+        let first = self.places.iter().map(|p| p.first).min().unwrap_or(end);
+        for at in first..end {
+            let here = here(at);
+            if !seen.contains(&here) {
+                seen.push(here);
+            }
+        }
+        for here in seen {
+            let places = self.places.iter().zip(&here).filter(|(_, here)| **here).flat_map(|(p, _)| &p.ids);
+            let mut never: Vec<u32> = self.ban.iter().chain(places).copied().collect();
+            never.extend(if let Noise::Mask(mask) = shape.noise { Some(mask) } else { None });
+            never.sort_unstable();
+            never.dedup();
+            if never.len() >= shape.vocab_len {
+                let (what, beside) = match here.contains(&true) {
+                    true => (
+                        "banned tokens, beside those that cannot stand at some position (ends that come too early; \
+                         control tokens in a gap; those without a space in a gap after one)",
+                        format!(" and {} that cannot stand there", never.len() - self.ban.len()),
+                    ),
+                    false => ("banned tokens", String::new()),
+                };
+                return Err(Error::Request {
+                    what: what.into(),
+                    expected: format!("one of the {} of the vocabulary that is left", shape.vocab_len),
+                    found: format!("{} of them{beside}", self.ban.len()),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Whether logits of positions from `first` on stay as they are.
     pub fn is_none(&self, first: usize) -> bool {
-        self.ban.is_empty() && first >= self.ends_from && !self.weighs_seen()
+        let places = |p: &PlaceBan| p.at.iter().skip(first.saturating_sub(p.first)).any(|&banned| banned);
+        self.ban.is_empty() && !self.places.iter().any(places) && !self.weighs_seen()
     }
 
     fn weighs_seen(&self) -> bool {
@@ -107,8 +163,10 @@ impl Penalties {
         };
         let except = places.iter().map(|place| place.own.filter(once)).collect();
         seen.dedup();
-        let rows: Vec<bool> = places.iter().map(|place| place.at < self.ends_from).collect();
-        let early = rows.contains(&true).then(|| RowBan { ids: self.ends.clone(), rows });
+        let row_ban = |ban: &PlaceBan| {
+            let rows: Vec<bool> = places.iter().map(|place| ban.holds(place.at)).collect();
+            rows.contains(&true).then(|| RowBan { ids: ban.ids.clone(), rows })
+        };
         // A factor commutes with the temperature, a difference does not.
         let presence = self.presence / temperature;
         Penalty {
@@ -117,14 +175,19 @@ impl Penalties {
             repetition: self.repetition,
             presence,
             ban: self.ban.clone(),
-            row_bans: early.into_iter().collect(),
+            row_bans: self.places.iter().filter_map(row_ban).collect(),
         }
     }
 
-    /// Makes masks of ends that moved to where no end may be, in a canvas that begins at `first`.
+    /// Whether an id cannot stand at a position of the sequence where others can.
+    fn is_misplaced(&self, at: usize, id: u32) -> bool {
+        self.places.iter().any(|p| p.holds(at) && p.ids.binary_search(&id).is_ok())
+    }
+
+    /// Makes masks of ids that moved to where they cannot stand, in a canvas that begins at `first`.
     pub(super) fn reopen(&self, first: usize, canvas: &mut [u32], mask: u32) {
         for (at, id) in (first..).zip(canvas) {
-            if at < self.ends_from && self.ends.binary_search(id).is_ok() {
+            if self.is_misplaced(at, *id) {
                 *id = mask;
             }
         }
@@ -133,8 +196,7 @@ impl Penalties {
     /// The canvas that begins at `first`, without banned tokens, whose places take those of `instead`.
     pub(super) fn without_banned(&self, first: usize, canvas: &mut [u32], instead: &[u32]) {
         for (at, (id, &other)) in (first..).zip(canvas.iter_mut().zip(instead)) {
-            let early = at < self.ends_from && self.ends.binary_search(id).is_ok();
-            if early || self.ban.binary_search(id).is_ok() {
+            if self.is_misplaced(at, *id) || self.ban.binary_search(id).is_ok() {
                 *id = other;
             }
         }
@@ -147,8 +209,9 @@ mod tests {
 
     #[test]
     fn a_token_does_not_push_itself_away() {
-        let penalties =
-            Penalties { repetition: 2.0, presence: 0.5, ban: vec![9], ends: vec![2], ends_from: 12 };
+        // No end before position 12.
+        let ends = vec![PlaceBan { ids: vec![2], first: 8, at: vec![true; 4] }];
+        let penalties = Penalties { repetition: 2.0, presence: 0.5, ban: vec![9], places: ends.clone() };
         let seen = [4, 7, 4, 1, 8];
         let places =
             [(9, Some(4)), (11, None), (12, Some(7)), (14, Some(8))].map(|(at, own)| Place { at, own });
@@ -160,10 +223,13 @@ mod tests {
         let bans = Penalties { ban: vec![9], ..Penalties::default() };
         assert!(bans.on(seen.into_iter(), &places, 1.0).seen.is_empty(), "nobody asks what was seen");
         assert!(!bans.is_none(100) && Penalties::default().is_none(0));
-        let guard = Penalties { ends: vec![2], ends_from: 12, ..Penalties::default() };
-        assert!(!guard.is_none(11) && guard.is_none(12));
+        let guard = Penalties { places: ends, ..Penalties::default() };
+        assert!(!guard.is_none(0) && !guard.is_none(11) && guard.is_none(12));
         let mut canvas = [2, 2, 3];
         guard.without_banned(11, &mut canvas, &[7, 8, 9]);
         assert_eq!(canvas, [7, 2, 3]);
+        let mut canvas = [2, 2, 3];
+        guard.reopen(11, &mut canvas, 5);
+        assert_eq!(canvas, [5, 2, 3]);
     }
 }

@@ -128,26 +128,6 @@ impl Session {
         Ok(last.len())
     }
 
-    /// The token after those in the cache, which must not be one of `ban`: reads the last block again, and then does not
-    /// know [`next`](Self::next), which is another.
-    pub(super) fn next_without(
-        &mut self,
-        model: &mut Model,
-        ban: &[u32],
-        sink: &mut dyn TapSink,
-    ) -> Result<Option<u32>, Error> {
-        let last = self.tokens.split_off(self.tokens.len().saturating_sub(model.shape().canvas_len));
-        model.backend.seq_truncate(self.seq, self.tokens.len())?;
-        self.next = None;
-        let mut penalties = self.penalties.clone();
-        penalties.ban.extend_from_slice(ban);
-        penalties.ban.sort_unstable();
-        penalties.ban.dedup();
-        let next = super::pass::prompt(model, self.seq, (&self.tokens, &last), &penalties, sink)?;
-        self.tokens.extend_from_slice(&last);
-        Ok(next)
-    }
-
     /// Prompt passes over as much of `ids` as can be cached; what is left is returned.
     pub(super) fn extend_by(
         &mut self,

@@ -142,8 +142,7 @@ impl Sampler for Edit {
 
     fn begin(&mut self, open: &[bool], before: usize) {
         let len = open.len();
-        let steps = if self.steps == 0 { len } else { self.steps.min(len) };
-        self.plan = (0..steps).map(|i| len / steps + usize::from(i < len % steps)).collect();
+        self.plan = masks::even(len, self.steps);
         self.limit = before + len + self.post_steps;
         self.original.clear();
         self.edits = 0;

@@ -58,9 +58,7 @@ impl Sampler for Joint {
     }
 
     fn begin(&mut self, open: &[bool], _before: usize) {
-        let len = masks::count(open);
-        let steps = if self.steps == 0 { len } else { self.steps.min(len) };
-        self.plan = (0..steps).map(|i| len / steps + usize::from(i < len % steps)).collect();
+        self.plan = masks::even(masks::count(open), self.steps);
         self.edits = 0;
     }
 

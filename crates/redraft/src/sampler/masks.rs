@@ -214,6 +214,13 @@ pub(super) fn count(open: &[bool]) -> usize {
     open.iter().filter(|&&open| open).count()
 }
 
+/// How many of `n` positions each of `steps` steps reveals that share them evenly, the first ones one more where they do not
+/// divide; 0 steps are as many as positions, and there are no more.
+pub(super) fn even(n: usize, steps: usize) -> Vec<usize> {
+    let steps = if steps == 0 { n } else { steps.min(n) };
+    (0..steps).map(|i| n / steps + usize::from(i < n % steps)).collect()
+}
+
 /// How sure a sampler is of a position.
 pub(super) type Score = fn(&Draw, &StepView<'_>, usize) -> f64;
 
@@ -356,10 +363,9 @@ impl Sampler for Blocks {
             let m = before.saturating_sub(begin) + left;
             // The steps are spread over the blocks; a block takes one at least, and none that would reveal nothing.
             let share = (b + 1) * self.steps / blocks - b * self.steps / blocks;
-            let steps = if self.steps == 0 { m } else { share.max(1).min(m) };
-            for i in 0..steps {
+            let steps = if self.steps == 0 { 0 } else { share.max(1) };
+            for k in even(m, steps) {
                 if left > 0 {
-                    let k = m / steps + usize::from(i < m % steps);
                     self.plan.push((end - before, k));
                     left = left.saturating_sub(k);
                 }

@@ -37,7 +37,7 @@ mod special;
 mod split;
 mod vocab;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use redraft_gguf::Metadata;
 
@@ -71,6 +71,8 @@ pub enum Specials {
 pub struct Tokenizer(Arc<Inner>);
 
 struct Inner {
+    /// Found when somebody asks.
+    spaceless: OnceLock<Vec<u32>>,
     kind: &'static str,
     vocab: Vocab,
     model: Box<dyn TextModel>,
@@ -117,6 +119,7 @@ impl Tokenizer {
         let named = Named::new(&parts, &vocab, kind, model.add_bos(), &mut notes);
         let control = |&(id, p): &(u32, Piece<'_>)| p.kind.is_control() || vocab.is_guarded(id);
         Ok(Tokenizer(Arc::new(Inner {
+            spaceless: OnceLock::new(),
             kind: kind.name,
             model,
             specials: SpecialMatcher::new(&vocab)?,
@@ -310,7 +313,11 @@ impl Tokenizer {
     }
 
     /// The tokens whose text does not begin with a space, ascending.
-    pub fn without_space(&self) -> Vec<u32> {
+    pub fn without_space(&self) -> &[u32] {
+        self.0.spaceless.get_or_init(|| self.find_spaceless())
+    }
+
+    fn find_spaceless(&self) -> Vec<u32> {
         let begins = |id: u32| {
             let mut bytes = Vec::new();
             self.token_bytes(id, &mut bytes);
