@@ -122,13 +122,17 @@ fn filled(model: &mut Model, request: &Request, name: &str) -> Generation {
     let windows = given.windows(model.shape(), request.prompt.len(), request.max_tokens);
     let pad = model.tokenizer().pad().unwrap_or(0);
     let (mut steps, mut prefix) = (0, Vec::new());
-    let n_prompt = request.prompt.len();
+    let (n_prompt, v) = (request.prompt.len(), model.shape().vocab_len);
     let done = run(model, request, &mut |e| match e {
         Event::Step(s) => {
             steps += 1;
             let w = windows[s.canvas];
             assert_eq!((s.canvas_in.len(), s.n_prefix), (w.len, n_prompt + w.start), "{name}");
             assert_eq!(prefix.len(), w.start, "{name}: everything before the canvas is there");
+            if s.open.is_none() {
+                let n_open = (0..w.len).filter(|&i| !s.fixed.get(i).is_some_and(|&f| f)).count();
+                assert_eq!(s.logits.map(<[f64]>::len), Some(n_open * v), "{name}: logits of open positions");
+            }
             for i in 0..w.len {
                 let Slot::Fixed(id) = given.slot(w.start + i, pad) else {
                     assert!(!s.fixed.get(i).is_some_and(|&f| f), "{name}");

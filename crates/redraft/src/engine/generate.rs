@@ -190,7 +190,7 @@ pub struct Digests {
     /// For the last step of each canvas, per row the f32 bits of maximum, log-sum-exp and entropy and the
     /// u32 argmax.
     pub logits: String,
-    /// Of the raw f32 logits of the last step of each canvas, row-major: of open positions only, or of all in models that are told of their previous prediction; where [`Request::full_logits`] asks for it.
+    /// Of the raw f32 logits of the last step of each canvas, row-major, open positions only; where [`Request::full_logits`] asks for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full: Option<String>,
 }
@@ -227,6 +227,15 @@ pub(crate) struct LogitsSink<'a> {
     wanted: bool,
     /// Those of the last pass.
     pub(crate) logits: Vec<f64>,
+}
+
+impl LogitsSink<'_> {
+    /// Leaves those of the open positions, where all have been computed.
+    fn keep_open(&mut self, open: &[bool]) {
+        let width = self.logits.len() / open.len().max(1);
+        let rows = self.logits.chunks(width.max(1)).zip(open).filter(|(_, open)| **open);
+        self.logits = rows.flat_map(|(row, _)| row).copied().collect();
+    }
 }
 
 impl TapSink for LogitsSink<'_> {
@@ -498,6 +507,9 @@ impl Canvas<'_> {
                 decided: &decided,
             };
             let mut result = canvas_pass(self.model, self.session, pass, sink)?;
+            if any_fixed && self.model.shape().self_conditioning {
+                sink.keep_open(&predicted);
+            }
             if let Some(sampled) = self.draws.sampled(drawn, step) {
                 result.sample = sampled;
             }
