@@ -306,9 +306,16 @@ fn missing_and_odd_keys_have_a_meaning() {
 /// A run, its recording and its receipt agree, with everything drawn at random.
 #[test]
 fn recordings_and_receipts_repeat() {
-    for (file, name) in [(ALL[0], "maskgit-plus"), (ALL[1], "random"), (ALL[3], "entropy-bound-monotone")] {
+    for (file, name, more) in [
+        (ALL[0], "maskgit-plus", &[][..]),
+        (ALL[1], "random", &[]),
+        (ALL[3], "entropy-bound-monotone", &[]),
+        // Ends with its only step of edits, before the steps that were planned.
+        (ALL[1], "joint-threshold", &[("threshold", 0.01), ("edit_threshold", 0.0), ("post_steps", 1.0)]),
+    ] {
         let mut model = open(file, &LoadOptions::default());
-        let request = request(&model, name, &[("temperature", 0.8), ("top_p", 0.9), ("steps", 4.0)], 12);
+        let parameters = [&[("temperature", 0.8), ("top_p", 0.9), ("steps", 4.0)][..], more].concat();
+        let request = request(&model, name, &parameters, 12);
         let (mut recorder, mut steps) = (GenerationRecorder::default(), StepRecorder::default());
         let done = run(&mut model, &request, &mut |e| {
             recorder.event(e);

@@ -189,6 +189,8 @@ impl GenerationRecorder {
         self.stops.push(match s.decision.stop {
             Some(Stop::Converged) => 1,
             Some(Stop::Complete) => 2,
+            // Steps of edits can be used up before those that were planned.
+            Some(Stop::MaxSteps) if s.step + 1 < s.steps_max => 3,
             // As goldens of other programs have it: their last step is the one that has no step left.
             Some(Stop::MaxSteps) | None => 0,
         });

@@ -161,6 +161,7 @@ impl Recording {
                     stop: match stop[i] as i64 {
                         0 => None,
                         2 => Some(Stop::Complete),
+                        3 => Some(Stop::MaxSteps),
                         _ => Some(Stop::Converged),
                     },
                 },
