@@ -187,11 +187,11 @@ fn what_is_given_stays_in_every_family_and_sampler() {
         let masks = matches!(model.shape().noise, Noise::Mask(_));
         for (i, spec) in SAMPLERS.iter().filter(|s| s.masks == masks).enumerate() {
             // Random weights are never sure: edits happen at a threshold of 0.
-            let edits = [("edit_threshold", 0.0), ("post_steps", 2.0), ("steps", 3.0), ("min_tokens", 30.0)];
+            let edits = [("edit_threshold", 0.0), ("post_steps", 2.0), ("steps", 3.0), ("min_tokens", 60.0)];
             let drawn = [("steps", 4.0), ("temperature", 0.8), ("top_p", 0.9), ("repetition_penalty", 1.3)];
             for (j, pattern) in PATTERNS.iter().enumerate() {
                 let parameters = if (i + j) % 2 == 0 { &edits[..] } else { &drawn };
-                let end = [None, model.tokenizer().eos()][j % 2];
+                let end = [None, model.tokenizer().eos()][j / 2 % 2];
                 let r = request(&model, spec, parameters, Given { slots: slots(pattern), end });
                 if spec.name == "edit" {
                     // It moves tokens.
