@@ -74,8 +74,10 @@ impl Sleeper {
             if start.elapsed() < SPIN {
                 continue;
             }
-            // Announce the park, then look again: either the waker sees the flag, or we see its store.
-            self.parked.store(true, Ordering::SeqCst);
+            // Announce the park, then look again: either the waker sees the flag, or we see its store. Here and in
+            // the wakers it is a swap, not a store: QEMU 7.2 lets an Arm load pass a store before it (both SeqCst,
+            // which Arm forbids), and then neither sees the other and this thread sleeps for ever.
+            self.parked.swap(true, Ordering::SeqCst);
             while !ready() {
                 thread::park();
             }
@@ -83,7 +85,7 @@ impl Sleeper {
         }
     }
 
-    /// Wakes the thread if it is parked; call it after the store that makes it ready.
+    /// Wakes the thread if it is parked; call it after the read-modify-write that makes it ready.
     fn wake(&self) {
         if self.parked.load(Ordering::SeqCst)
             && let Some(t) = &*self.thread.lock().unwrap_or_else(PoisonError::into_inner)
@@ -169,7 +171,7 @@ impl Pool {
         unsafe { *shared.region.get() = Some(region) };
         // Between regions nobody else changes the word.
         let closed = Word(shared.word.load(Ordering::SeqCst));
-        shared.word.store(closed.opened().0, Ordering::SeqCst);
+        shared.word.swap(closed.opened().0, Ordering::SeqCst);
         shared.workers.iter().for_each(Sleeper::wake);
 
         let own = catch_unwind(AssertUnwindSafe(|| f(0)));
@@ -218,7 +220,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::SeqCst);
+        self.shared.stop.swap(true, Ordering::SeqCst);
         self.shared.workers.iter().for_each(Sleeper::wake);
         for h in self.handles.drain(..) {
             // A worker catches the panics of its regions, so it cannot fail to end.
@@ -294,6 +296,32 @@ mod tests {
                 }
             });
             thread::sleep(SPIN * 3);
+        }
+    }
+
+    /// Regions whose ends, and pauses between them, fall around the moment in which a waiting thread parks.
+    #[test]
+    fn nobody_sleeps_for_ever() {
+        let spin = |time: Duration| {
+            let start = Instant::now();
+            while start.elapsed() < time {
+                std::hint::spin_loop();
+            }
+        };
+        let pool = Pool::new(2);
+        for round in 0..4000u32 {
+            let late = SPIN + Duration::from_nanos(u64::from(round * 37 % 12_000));
+            let came = AtomicBool::new(false);
+            pool.run(&|thread| {
+                if thread == 1 {
+                    came.store(true, Ordering::SeqCst);
+                    spin(late);
+                }
+                while !came.load(Ordering::SeqCst) {
+                    std::hint::spin_loop();
+                }
+            });
+            spin(late);
         }
     }
 }
