@@ -127,12 +127,12 @@ pub trait Backend: Send {
     /// Bytes of KV cache that a sequence holds.
     fn seq_bytes(&self, seq: SeqId) -> Result<usize, ComputeError>;
 
-    /// Runs a program: host inputs in the order of declaration, taps and outputs through the observer. After
-    /// a failure the sequence holds what it held before.
+    /// Runs a program over as many different sequences as it has: host inputs in the order of declaration, taps and
+    /// outputs through the observer. After a failure the sequences hold what they held before.
     fn run(
         &mut self,
         program: &Program,
-        seq: SeqId,
+        seqs: &[SeqId],
         inputs: &[InputData<'_>],
         observer: &mut dyn Observer,
     ) -> Result<(), ComputeError>;

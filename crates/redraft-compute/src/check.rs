@@ -124,7 +124,8 @@ impl Op {
             Op::KvAppend(o) => {
                 kind(op, "k", o.k, Kind::Real)?;
                 kind(op, "v", o.v, Kind::Real)?;
-                eq(op, "rows of v", o.k.rows(), o.v.rows())
+                eq(op, "rows of v", o.k.rows(), o.v.rows())?;
+                eq(op, "rows to append", o.segments.rows(), o.k.rows())
             }
             Op::MoeRoute(o) => {
                 kind(op, "logits", o.logits, Kind::Real)?;
@@ -299,8 +300,9 @@ fn check_attention(op: &'static str, o: &Attention) -> Result<(), ComputeError> 
         eq(op, "rows", o.q.rows(), v.rows())?;
     }
     same(op, "out", o.q, o.out)?;
+    eq(op, "rows of the sequences", o.segments.rows(), o.q.rows())?;
     if o.cache_layer.is_none() {
-        eq(op, "n_past without a cache", 0, o.n_past)?;
+        o.segments.iter().try_for_each(|s| eq(op, "n_past without a cache", 0, s.n_past))?;
     }
     if o.mask == (Mask::Blocks { len: 0 }) {
         return Err(wrong(op, "length of a block", "at least 1", 0));

@@ -1,6 +1,6 @@
 //! What an op costs in multiply-accumulate operations, whatever the backend makes of them.
 
-use crate::op::{Attention, Op, TILE};
+use crate::op::{Attention, Op, Segment, TILE};
 use crate::program::Program;
 use crate::{WeightId, WeightTable};
 
@@ -39,8 +39,8 @@ fn matrix(weights: &WeightTable, id: WeightId) -> u64 {
 
 /// Scores and weighted values.
 fn attention(o: &Attention) -> u64 {
-    let visible = |row| o.mask.visible(o.n_past, o.q.rows(), row).len() as u64;
-    let keys = (0..o.q.rows()).map(visible).fold(0, u64::saturating_add);
+    let visible = |s: Segment| (0..s.rows).map(move |row| o.mask.visible(s, row).len() as u64);
+    let keys = o.segments.iter().flat_map(visible).fold(0, u64::saturating_add);
     [2, keys, o.n_heads as u64, o.head_dim as u64].into_iter().fold(1, u64::saturating_mul)
 }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::backend::{Backend, Capabilities, InputData, KvLayout, SeqId};
 use crate::cache::{Cache, Rows};
-use crate::op::Attention;
+use crate::op::{Attention, Segment};
 use crate::program::{Observer, Program, Slot, Source, TapData};
 use crate::weight::WeightTable;
 use crate::{ComputeError, Kind, KvType, Op, Val};
@@ -95,7 +95,8 @@ pub(crate) struct OpCx<'a, R, C = Rows<R>> {
     /// Number of this run: a value of a run is written once.
     pub(crate) run: u64,
     bufs: &'a mut [Buf<R>],
-    cache: &'a mut [C],
+    /// Of the sequences of the pass.
+    seqs: &'a mut [Seq<R, C>],
 }
 
 impl<R: HostReal, C> OpCx<'_, R, C> {
@@ -151,18 +152,24 @@ impl<R: HostReal, C> OpCx<'_, R, C> {
         self.bufs[v.index()] = Buf::Int(x);
     }
 
-    /// A layer of the KV cache, which was checked before the run, beside real values.
-    pub(crate) fn cache<const N: usize>(&mut self, layer: usize, values: [Val; N]) -> (&mut C, [&[R]; N]) {
+    /// A layer of the KV cache of a sequence, which was checked before the run, beside real values.
+    pub(crate) fn cache<const N: usize>(
+        &mut self,
+        segment: usize,
+        layer: usize,
+        values: [Val; N],
+    ) -> (&mut C, [&[R]; N]) {
         let bufs = &*self.bufs;
         let real = |v: Val| match &bufs[v.index()] {
             Buf::Real(x) => x.as_slice(),
             _ => unreachable!("value {} is read after its last use or as another kind", v.index()),
         };
-        (&mut self.cache[layer], values.map(real))
+        (&mut self.seqs[segment].cache[layer], values.map(real))
     }
 }
 
-struct Seq<R, C> {
+/// A sequence: its KV cache and its kept values.
+pub(crate) struct Seq<R, C> {
     cache: Vec<C>,
     len: usize,
     kept: BTreeMap<Slot, Vec<R>>,
@@ -241,7 +248,7 @@ impl<K: HostKernels> HostBackend<K> {
     fn admit(
         &mut self,
         program: &Program,
-        seq: &mut Seq<K::R, K::Cache>,
+        seqs: &[Seq<K::R, K::Cache>],
         inputs: &[InputData<'_>],
         bufs: &mut [Buf<K::R>],
     ) -> Result<(), ComputeError> {
@@ -249,10 +256,10 @@ impl<K: HostKernels> HostBackend<K> {
         for (v, source) in &program.inputs {
             let name = match source {
                 Source::Host { name } => *name,
-                Source::Kept(slot) => {
-                    let kept = seq.kept.get(slot).filter(|k| k.len() == v.len()).ok_or_else(|| {
-                        let found =
-                            seq.kept.get(slot).map_or("nothing".into(), |k| format!("{} Real", k.len()));
+                Source::Kept { segment, slot } => {
+                    let kept = seqs.get(*segment).and_then(|s| s.kept.get(slot));
+                    let kept = kept.filter(|k| k.len() == v.len()).ok_or_else(|| {
+                        let found = kept.map_or("nothing".into(), |k| format!("{} Real", k.len()));
                         ComputeError::Input {
                             name: format!("{slot:?}"),
                             expected: format!("{} Real", v.len()),
@@ -308,13 +315,13 @@ impl<K: HostKernels> HostBackend<K> {
     fn execute(
         &mut self,
         program: &Program,
-        seq: &mut Seq<K::R, K::Cache>,
+        seqs: &mut [Seq<K::R, K::Cache>],
         inputs: &[InputData<'_>],
         observer: &mut dyn Observer,
     ) -> Result<(), ComputeError> {
         self.runs += 1;
         let mut bufs: Vec<Buf<K::R>> = program.vals.iter().map(|_| Buf::None).collect();
-        self.admit(program, seq, inputs, &mut bufs)?;
+        self.admit(program, seqs, inputs, &mut bufs)?;
         let mut taps = program.taps.iter().peekable();
         let times = observer.times_ops();
         for (i, op) in program.ops.iter().enumerate() {
@@ -329,8 +336,7 @@ impl<K: HostKernels> HostBackend<K> {
                     Kind::Int => Buf::Int(vec![0; v.len()]),
                 };
             }
-            let mut cx =
-                OpCx { weights: &self.weights, run: self.runs, bufs: &mut bufs, cache: &mut seq.cache };
+            let mut cx = OpCx { weights: &self.weights, run: self.runs, bufs: &mut bufs, seqs };
             self.kernels.run_op(op, &mut cx)?;
             for &v in &outputs {
                 if let Buf::Real(x) = &bufs[v.index()] {
@@ -366,18 +372,25 @@ impl<K: HostKernels> HostBackend<K> {
         for (index, &v) in program.outputs.iter().enumerate() {
             observer.output(index, v, view(&bufs[v.index()]));
         }
-        for &(v, slot) in &program.keeps {
-            if let Buf::Real(x) = std::mem::replace(&mut bufs[v.index()], Buf::None) {
+        for &(segment, v, slot) in &program.keeps {
+            if let (Some(seq), Buf::Real(x)) =
+                (seqs.get_mut(segment), std::mem::replace(&mut bufs[v.index()], Buf::None))
+            {
                 seq.kept.insert(slot, x);
             }
         }
         Ok(())
     }
 
-    /// Checks what the program expects of the cache, before anything is computed.
-    fn check_cache(program: &Program, seq: &Seq<K::R, K::Cache>) -> Result<bool, ComputeError> {
-        if seq.len != program.n_past() {
-            return Err(ComputeError::CacheLength { expected: program.n_past(), found: seq.len });
+    /// Checks what the program expects of the cache of a sequence, before anything is computed. Returns whether it
+    /// extends the cache.
+    fn check_cache(
+        program: &Program,
+        segment: Segment,
+        seq: &Seq<K::R, K::Cache>,
+    ) -> Result<bool, ComputeError> {
+        if seq.len != segment.n_past {
+            return Err(ComputeError::CacheLength { expected: segment.n_past, found: seq.len });
         }
         let wrong = |op: &Op, layer: usize, expected: String, found: String| ComputeError::Shape {
             op: op.name(),
@@ -400,17 +413,11 @@ impl<K: HostKernels> HostBackend<K> {
                 return Err(wrong(op, layer, format!("rows of {width}"), found));
             }
             if let (Op::Attention(o), Some(first)) = (op, seq.cache.get(layer).map(Cache::first)) {
-                let seen = o.mask.visible(o.n_past, o.q.rows(), 0).start;
+                let seen = o.mask.visible(segment, 0).start;
                 if seen < first {
                     let found = format!("tokens from {first} on: the others were evicted");
                     return Err(wrong(op, layer, format!("tokens from {seen} on"), found));
                 }
-            }
-            if let Op::KvAppend(o) = op
-                && let Some(v) = [o.k, o.v].into_iter().find(|v| v.rows() != program.rows())
-            {
-                let [expected, found] = [program.rows(), v.rows()].map(|n| format!("{n} rows to append"));
-                return Err(wrong(op, layer, expected, found));
             }
             // A pass sees its own rows beside those of the cache, so they come into the cache last.
             if appended.contains(&layer) {
@@ -486,24 +493,37 @@ impl<K: HostKernels> Backend for HostBackend<K> {
     fn run(
         &mut self,
         program: &Program,
-        seq: SeqId,
+        seqs: &[SeqId],
         inputs: &[InputData<'_>],
         observer: &mut dyn Observer,
     ) -> Result<(), ComputeError> {
-        let appends = Self::check_cache(program, self.seq(seq)?)?;
-        // The sequence is taken out for the run, so that kernels and cache can be borrowed side by side.
-        let Some(mut s) = self.seqs.remove(&seq.0) else {
-            return Err(ComputeError::UnknownHandle { what: "sequence", id: seq.0 });
-        };
-        let room = if appends { s.reserve(program.rows()) } else { Ok(()) };
-        let done = room.and_then(|()| self.execute(program, &mut s, inputs, observer));
-        match &done {
-            Ok(()) if appends => s.len += program.rows(),
-            // What a pass wrote behind the cache is not part of it; its memory serves the next pass.
-            Ok(()) => {}
-            Err(_) => s.truncate(s.len),
+        let segments = program.segments();
+        let different: BTreeSet<u32> = seqs.iter().map(|s| s.0).collect();
+        if seqs.len() != segments.len() || different.len() != seqs.len() {
+            return Err(ComputeError::Input {
+                name: "sequences".into(),
+                expected: format!("{} different ones", segments.len()),
+                found: format!("{:?}", seqs.iter().map(|s| s.0).collect::<Vec<_>>()),
+            });
         }
-        self.seqs.insert(seq.0, s);
+        let mut appends = false;
+        for (segment, &seq) in segments.iter().zip(seqs) {
+            appends = Self::check_cache(program, segment, self.seq(seq)?)?;
+        }
+        // The sequences are taken out for the run, so that kernels and cache can be borrowed side by side.
+        let mut taken: Vec<_> = seqs.iter().filter_map(|seq| self.seqs.remove(&seq.0)).collect();
+        let mut parts = taken.iter_mut().zip(segments.iter());
+        let room = if appends { parts.try_for_each(|(s, part)| s.reserve(part.rows)) } else { Ok(()) };
+        let done = room.and_then(|()| self.execute(program, &mut taken, inputs, observer));
+        for ((mut s, part), seq) in taken.into_iter().zip(segments.iter()).zip(seqs) {
+            match &done {
+                Ok(()) if appends => s.len += part.rows,
+                // What a pass wrote behind the cache is not part of it; its memory serves the next pass.
+                Ok(()) => {}
+                Err(_) => s.truncate(s.len),
+            }
+            self.seqs.insert(seq.0, s);
+        }
         done
     }
 }
@@ -544,7 +564,7 @@ mod tests {
             b.tap("l_out", x);
         }
         b.output(x);
-        b.keep(x, Slot(0));
+        b.keep(0, x, Slot(0));
         b.finish()
     }
 
@@ -580,17 +600,17 @@ mod tests {
         let run = |fail: bool| {
             let (mut b, seq) = backend();
             let x = numbers(3 * WIDTH);
-            b.run(&program(0, 3), seq, &[InputData::F32(&x)], &mut Blind).unwrap();
+            b.run(&program(0, 3), &[seq], &[InputData::F32(&x)], &mut Blind).unwrap();
             let kept = b.seqs[&seq.0].kept[&Slot(0)].clone();
             let y = numbers(2 * WIDTH);
             if fail {
                 // After the first layer has appended to its cache.
                 let mut stop = Out { stop_after_taps: Some(1), ..Out::default() };
-                let e = b.run(&program(3, 2), seq, &[InputData::F32(&y)], &mut stop).unwrap_err();
+                let e = b.run(&program(3, 2), &[seq], &[InputData::F32(&y)], &mut stop).unwrap_err();
                 assert!(matches!(e, ComputeError::Interrupted));
                 let mut nan = y.clone();
                 nan[WIDTH] = f32::NAN;
-                let e = b.run(&program(3, 2), seq, &[InputData::F32(&nan)], &mut Blind).unwrap_err();
+                let e = b.run(&program(3, 2), &[seq], &[InputData::F32(&nan)], &mut Blind).unwrap_err();
                 assert!(matches!(e, ComputeError::NotFinite { row: 1, .. }), "{e}");
                 assert_eq!(b.seq_len(seq).unwrap(), 3);
                 assert_eq!(b.seqs[&seq.0].kept[&Slot(0)], kept);
@@ -599,7 +619,7 @@ mod tests {
                 );
             }
             let mut out = Out::default();
-            b.run(&program(3, 2), seq, &[InputData::F32(&y)], &mut out).unwrap();
+            b.run(&program(3, 2), &[seq], &[InputData::F32(&y)], &mut out).unwrap();
             assert_eq!(b.seq_len(seq).unwrap(), 5);
             out.bits
         };
@@ -607,15 +627,35 @@ mod tests {
     }
 
     #[test]
-    fn a_pass_appends_all_its_rows() {
+    fn a_pass_wants_as_many_different_sequences_as_it_has() {
         let (mut b, seq) = backend();
+        let other = b.seq_create(&KvLayout { widths: vec![WIDTH] }, KvType::F32).unwrap();
+        let parts = [Segment { n_past: 0, rows: 1 }, Segment { n_past: 0, rows: 2 }];
+        let mut p = ProgramBuilder::batch(&Arc::new(WeightTable::default()), &parts);
+        let x = p.input("x", WIDTH, Kind::Real).unwrap();
+        p.kv_append(0, x, x).unwrap();
+        let (p, x) = (p.finish(), numbers(3 * WIDTH));
+        for wrong in [&[seq][..], &[seq, seq], &[seq, other, seq]] {
+            let e = b.run(&p, wrong, &[InputData::F32(&x)], &mut Blind).unwrap_err();
+            assert!(matches!(&e, ComputeError::Input { name, .. } if name == "sequences"), "{e}");
+        }
+        let e = b.run(&p, &[seq, SeqId(99)], &[InputData::F32(&x)], &mut Blind).unwrap_err();
+        assert!(matches!(e, ComputeError::UnknownHandle { id: 99, .. }), "{e}");
+        b.run(&p, &[other, seq], &[InputData::F32(&x)], &mut Blind).unwrap();
+        assert_eq!((b.seq_len(other).unwrap(), b.seq_len(seq).unwrap()), (1, 2));
+        // The second of them is not as long as the program says: none is changed.
+        let e = b.run(&p, &[seq, other], &[InputData::F32(&x)], &mut Blind).unwrap_err();
+        assert!(matches!(e, ComputeError::CacheLength { expected: 0, found: 2 }), "{e}");
+        assert_eq!((b.seq_len(other).unwrap(), b.seq_len(seq).unwrap()), (1, 2));
+    }
+
+    #[test]
+    fn a_pass_appends_all_its_rows() {
         let mut p = ProgramBuilder::new(&Arc::new(WeightTable::default()), 0, 3);
         let x = p.input("x", WIDTH, Kind::Real).unwrap();
         let some = p.take_rows(x, vec![0, 2]).unwrap();
-        p.kv_append(0, some, some).unwrap();
-        let e = b.run(&p.finish(), seq, &[InputData::F32(&numbers(3 * WIDTH))], &mut Blind).unwrap_err();
+        let e = p.kv_append(0, some, some).unwrap_err();
         assert!(matches!(e, ComputeError::Shape { op: "KvAppend", .. }), "{e}");
-        assert_eq!(b.seq_len(seq).unwrap(), 0);
     }
 
     #[test]
@@ -623,7 +663,7 @@ mod tests {
         let (mut b, seq) = backend();
         let x = numbers(WIDTH);
         for n in 0..200 {
-            b.run(&program(n, 1), seq, &[InputData::F32(&x)], &mut Blind).unwrap();
+            b.run(&program(n, 1), &[seq], &[InputData::F32(&x)], &mut Blind).unwrap();
             assert!(b.pool.len() <= POOLED);
         }
         let bytes = b.seq_bytes(seq).unwrap();

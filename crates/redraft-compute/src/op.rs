@@ -4,6 +4,9 @@
 //! `[rows = output features, cols = input features]`. The definition of each op's arithmetic is the function
 //! of the same name in [`reference`](crate::reference).
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use crate::{Numerics, Val, WeightId};
 
 /// Rows of an embedding table, times a constant: `out[t] = table[ids[t]] * scale`.
@@ -145,8 +148,57 @@ pub struct Rope {
     pub out: Val,
 }
 
+/// The rows of one sequence in a pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment {
+    /// Tokens in its KV cache.
+    pub n_past: usize,
+    /// Its rows, which follow them.
+    pub rows: usize,
+}
+
+/// The sequences of a pass, in the order of their rows. Ops that look at one row at a time need not know of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Segments(Arc<[Segment]>);
+
+impl Segments {
+    /// These sequences.
+    pub fn new(segments: &[Segment]) -> Segments {
+        Segments(segments.into())
+    }
+
+    /// How many they are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Rows of all of them; what cannot be counted is the most.
+    pub fn rows(&self) -> usize {
+        self.iter().fold(0, |n, s| n.saturating_add(s.rows))
+    }
+
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = Segment> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// Each of them with the rows of the pass that are its own.
+    pub fn spans(&self) -> impl Iterator<Item = (Segment, Range<usize>)> + '_ {
+        self.iter().scan(0usize, |start, s| {
+            let from = *start;
+            *start = from.saturating_add(s.rows);
+            Some((s, from..*start))
+        })
+    }
+}
+
 /// Which keys a query sees. Keys are counted from the start of the sequence: the cache holds keys
-/// `0..n_past`, the pass adds `n_past..n_past + T`. Every rule gives one contiguous range.
+/// `0..n_past`, the pass adds `n_past..n_past + rows`. Every rule gives one contiguous range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mask {
     /// Prompt pass: keys up to the query itself; with a window, only the last `window` of them.
@@ -169,8 +221,8 @@ pub enum Mask {
 }
 
 impl Mask {
-    /// The keys that row `row` of a pass of `rows` rows sees after `n_past` cached keys.
-    pub fn visible(self, n_past: usize, rows: usize, row: usize) -> std::ops::Range<usize> {
+    /// The keys that row `row` of a sequence sees.
+    pub fn visible(self, Segment { n_past, rows }: Segment, row: usize) -> Range<usize> {
         match self {
             Mask::Causal { window } => {
                 let end = n_past + row + 1;
@@ -196,8 +248,8 @@ pub struct Attention {
     pub v: Val,
     /// Layer of the KV cache whose keys come before `k`; none for a pass without a cache.
     pub cache_layer: Option<usize>,
-    /// Tokens in the cache.
-    pub n_past: usize,
+    /// The sequences, each of which sees itself alone.
+    pub segments: Segments,
     /// Query heads, a multiple of `n_kv_heads`.
     pub n_heads: usize,
     /// Key and value heads.
@@ -212,11 +264,13 @@ pub struct Attention {
     pub out: Val,
 }
 
-/// Appends keys and values of this pass to a layer of the KV cache.
+/// Appends keys and values of this pass to a layer of the KV caches of its sequences.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KvAppend {
     /// Layer of the cache.
     pub layer: usize,
+    /// The sequences.
+    pub segments: Segments,
     /// `[T, n_kv_heads * head_dim]`.
     pub k: Val,
     /// `[T, n_kv_heads * head_dim]`.
@@ -621,7 +675,7 @@ mod tests {
             for n_past in 0..10 {
                 for rows in 1..12 {
                     for row in 0..rows {
-                        let seen = Mask::Blocks { len }.visible(n_past, rows, row);
+                        let seen = Mask::Blocks { len }.visible(Segment { n_past, rows }, row);
                         let sees = |j: &usize| j / len <= (n_past + row) / len;
                         let expected: Vec<usize> = (0..n_past + rows).filter(sees).collect();
                         assert_eq!(seen.collect::<Vec<_>>(), expected, "{len} {n_past} {rows} {row}");

@@ -78,7 +78,7 @@ pub struct Slot(pub u32);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Source {
     Host { name: &'static str },
-    Kept(Slot),
+    Kept { segment: usize, slot: Slot },
 }
 
 /// One forward pass: ops in execution order, its inputs, taps and outputs.
@@ -91,11 +91,12 @@ pub struct Program {
     /// `(op index, key, value)`, ascending by op.
     pub(crate) taps: Vec<(usize, TapKey, Val)>,
     pub(crate) outputs: Vec<Val>,
-    pub(crate) keeps: Vec<(Val, Slot)>,
+    /// Number of the sequence, value, where it stays.
+    pub(crate) keeps: Vec<(usize, Val, Slot)>,
     /// For each value, the index of the last op that reads it; `ops.len()` when it leaves the program.
     pub(crate) last_use: Vec<usize>,
     pub(crate) weights: Arc<WeightTable>,
-    n_past: usize,
+    segments: Segments,
     rows: usize,
 }
 
@@ -115,12 +116,12 @@ impl Program {
         &self.weights
     }
 
-    /// Tokens that must be in the KV cache.
-    pub fn n_past(&self) -> usize {
-        self.n_past
+    /// The sequences that the pass is over.
+    pub fn segments(&self) -> &Segments {
+        &self.segments
     }
 
-    /// Rows of the pass.
+    /// Rows of the pass, of all sequences.
     pub fn rows(&self) -> usize {
         self.rows
     }
@@ -183,8 +184,14 @@ pub struct ProgramBuilder {
 type Res = Result<Val, ComputeError>;
 
 impl ProgramBuilder {
-    /// A pass of `rows` positions after `n_past` cached ones.
+    /// A pass over one sequence, of `rows` positions after `n_past` cached ones.
     pub fn new(weights: &Arc<WeightTable>, n_past: usize, rows: usize) -> ProgramBuilder {
+        ProgramBuilder::batch(weights, &[Segment { n_past, rows }])
+    }
+
+    /// A pass over several sequences, whose rows follow each other. Each has the bits that it has alone.
+    pub fn batch(weights: &Arc<WeightTable>, segments: &[Segment]) -> ProgramBuilder {
+        let segments = Segments::new(segments);
         let p = Program {
             vals: Vec::new(),
             inputs: Vec::new(),
@@ -195,8 +202,8 @@ impl ProgramBuilder {
             keeps: Vec::new(),
             last_use: Vec::new(),
             weights: Arc::clone(weights),
-            n_past,
-            rows,
+            rows: segments.rows(),
+            segments,
         };
         ProgramBuilder { p, layer: None, numerics: Numerics::Exact }
     }
@@ -211,14 +218,9 @@ impl ProgramBuilder {
         self.numerics = numerics;
     }
 
-    /// Rows of the pass.
+    /// Rows of the pass, of all sequences.
     pub fn rows(&self) -> usize {
         self.p.rows
-    }
-
-    /// Tokens before the pass.
-    pub fn n_past(&self) -> usize {
-        self.p.n_past
     }
 
     fn val(&mut self, op: &'static str, rows: usize, cols: usize, kind: Kind) -> Res {
@@ -245,10 +247,10 @@ impl ProgramBuilder {
         Ok(v)
     }
 
-    /// A value `[rows, cols]` that an earlier program of the same sequence kept.
-    pub fn kept(&mut self, slot: Slot, rows: usize, cols: usize) -> Res {
+    /// A value `[rows, cols]` that an earlier program with sequence number `segment` kept for it.
+    pub fn kept(&mut self, segment: usize, slot: Slot, rows: usize, cols: usize) -> Res {
         let v = self.val("kept", rows, cols, Kind::Real)?;
-        self.p.inputs.push((v, Source::Kept(slot)));
+        self.p.inputs.push((v, Source::Kept { segment, slot }));
         Ok(v)
     }
 
@@ -263,9 +265,9 @@ impl ProgramBuilder {
         self.p.outputs.push(v);
     }
 
-    /// Keeps a value in the backend for a later program of the same sequence.
-    pub fn keep(&mut self, v: Val, slot: Slot) {
-        self.p.keeps.push((v, slot));
+    /// Keeps a value in the backend for a later program with sequence number `segment` of this one.
+    pub fn keep(&mut self, segment: usize, v: Val, slot: Slot) {
+        self.p.keeps.push((segment, v, slot));
     }
 
     /// The finished program.
@@ -277,7 +279,7 @@ impl ProgramBuilder {
                 last[v.index()] = i;
             }
         }
-        for v in self.p.outputs.iter().chain(self.p.keeps.iter().map(|(v, _)| v)) {
+        for v in self.p.outputs.iter().chain(self.p.keeps.iter().map(|(_, v, _)| v)) {
             last[v.index()] = end;
         }
         for &(at, _, v) in &self.p.taps {
@@ -357,18 +359,18 @@ impl ProgramBuilder {
         Ok(out)
     }
 
-    /// Appends [`Attention`]; `spec.n_past` and `spec.out` are filled in.
+    /// Appends [`Attention`] within each sequence of the pass.
     pub fn attention(&mut self, qkv: [Val; 3], spec: AttentionSpec) -> Res {
         let [q, k, v] = qkv;
         let out = self.val("Attention", q.rows(), q.cols(), Kind::Real)?;
         let AttentionSpec { cache_layer, n_heads, n_kv_heads, head_dim, scale, mask } = spec;
-        let n_past = self.p.n_past;
+        let segments = self.p.segments.clone();
         self.push(Attention {
             q,
             k,
             v,
             cache_layer,
-            n_past,
+            segments,
             n_heads,
             n_kv_heads,
             head_dim,
@@ -381,7 +383,7 @@ impl ProgramBuilder {
 
     /// Appends [`KvAppend`].
     pub fn kv_append(&mut self, layer: usize, k: Val, v: Val) -> Result<(), ComputeError> {
-        self.push(KvAppend { layer, k, v })
+        self.push(KvAppend { layer, segments: self.p.segments.clone(), k, v })
     }
 
     /// Appends [`MoeRoute`] and returns `(probs, ids, weights)`.

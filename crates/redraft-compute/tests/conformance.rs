@@ -115,7 +115,7 @@ proptest! {
             let mut b = (backend(name).unwrap().create)(options, Arc::clone(&weights)).unwrap();
             let seq = b.seq_create(&KvLayout::default(), KvType::F32).unwrap();
             let mut keep = Keep(Vec::new());
-            b.run(&program, seq, &[InputData::F32(&x)], &mut keep).unwrap();
+            b.run(&program, &[seq], &[InputData::F32(&x)], &mut keep).unwrap();
             keep.0
         };
         let expected = run("reference", &BackendOptions::default());
@@ -155,7 +155,7 @@ fn products_of_sixteen_bits_that_overflow_are_errors_on_every_level() {
             let mut b = (backend(name).unwrap().create)(options, Arc::clone(&weights)).unwrap();
             let seq = b.seq_create(&KvLayout::default(), KvType::F32).unwrap();
             let mut keep = Keep(Vec::new());
-            let result = b.run(&program, seq, &[InputData::F32(&x)], &mut keep);
+            let result = b.run(&program, &[seq], &[InputData::F32(&x)], &mut keep);
             match expected {
                 Some(sum) => {
                     result.unwrap();
@@ -200,7 +200,7 @@ fn groups_that_are_worth_minus_infinity_are_chosen_in_order() {
         let mut b = (backend(name).unwrap().create)(&options, Arc::clone(&weights)).unwrap();
         let seq = b.seq_create(&KvLayout::default(), KvType::F32).unwrap();
         let mut keep = Keep(Vec::new());
-        b.run(&program, seq, &[InputData::F32(&logits)], &mut keep).unwrap();
+        b.run(&program, &[seq], &[InputData::F32(&logits)], &mut keep).unwrap();
         keep.0.into_iter().map(f32::from_bits).collect::<Vec<_>>()
     };
     let expected = run("reference", None);

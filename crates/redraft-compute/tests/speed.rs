@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use redraft_compute::cpu::CpuLevel;
 use redraft_compute::cpu::peak::process_cpu_seconds;
-use redraft_compute::op::{Activation, GateUp, Head, Mask};
+use redraft_compute::op::{Activation, GateUp, Head, Mask, Segment};
 use redraft_compute::{
     AttentionSpec, BackendOptions, Blind, InputData, Kind, KvLayout, KvType, Numerics, Program,
     ProgramBuilder, Weight, WeightId, WeightTable, backend,
@@ -60,7 +60,7 @@ fn best(
     let mut run = |runs: usize| {
         let (start, busy) = (Instant::now(), busy_seconds());
         for _ in 0..runs {
-            cpu.run(&program, seq, inputs, &mut Blind).unwrap();
+            cpu.run(&program, &[seq], inputs, &mut Blind).unwrap();
         }
         [start.elapsed().as_secs_f64(), busy_seconds() - busy].map(|seconds| seconds / runs as f64)
     };
@@ -159,7 +159,7 @@ fn attention_speed() {
             let [k, v] = ["k", "v"].map(|name| b.input(name, width, Kind::Real).unwrap());
             b.kv_append(0, k, v).unwrap();
             let x = Noise(3).take(n_past * width);
-            cpu.run(&b.finish(), seq, &[InputData::F32(&x); 2], &mut Blind).unwrap();
+            cpu.run(&b.finish(), &[seq], &[InputData::F32(&x); 2], &mut Blind).unwrap();
 
             let mut b = ProgramBuilder::new(&weights, n_past, CANVAS);
             let q = b.input("q", n_heads * head_dim, Kind::Real).unwrap();
@@ -175,10 +175,10 @@ fn attention_speed() {
             let mut best = f64::INFINITY;
             for _ in 0..7 {
                 let busy = busy_seconds();
-                cpu.run(&program, seq, &inputs, &mut Blind).unwrap();
+                cpu.run(&program, &[seq], &inputs, &mut Blind).unwrap();
                 best = best.min(busy_seconds() - busy);
             }
-            let keys = mask.visible(n_past, CANVAS, 0).len();
+            let keys = mask.visible(Segment { n_past, rows: CANVAS }, 0).len();
             let products = (2 * CANVAS * n_heads * head_dim * keys) as f64;
             println!(
                 "{name:>8} {n_heads}/{n_kv_heads} heads of {head_dim}, prompt {n_past:5}: {:8.1} ms, {:5.1} GMAC/s",

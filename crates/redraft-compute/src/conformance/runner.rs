@@ -118,7 +118,7 @@ fn run(setup: &Setup, b: &mut dyn Backend) -> Outcome {
                 })
                 .collect();
             let mut collector = Collector { step, outputs: &mut outputs };
-            b.run(program, seq, &inputs, &mut collector)?;
+            b.run(program, &[seq], &inputs, &mut collector)?;
         }
         Ok(outputs)
     };

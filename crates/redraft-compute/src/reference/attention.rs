@@ -1,13 +1,15 @@
 //! Attention and its cache.
 
+use std::ops::Range;
+
 use super::arithmetic::Arithmetic;
 use crate::cache::{Cache as _, Rows};
 use crate::host::{HostReal, OpCx};
 use crate::math::reduce::{self, Sum};
-use crate::op::{Attention, KvAppend};
+use crate::op::{Attention, KvAppend, Segment};
 use crate::{ComputeError, KvType};
 
-/// For each row and query head, over the visible keys `j`, which are counted from the start of the sequence:
+/// For each row and query head, over the visible keys `j`, which are counted from the start of the row's sequence:
 ///
 /// 1. `s[j] = sum_i q[i] * k[j][i]`, `i` ascending from +0; times `scale` unless that is 1.
 /// 2. `m = max s[j]`, `e[j] = exp(s[j] - m)`.
@@ -20,24 +22,45 @@ use crate::{ComputeError, KvType};
 /// divided by their sum before they meet the values.
 pub(super) fn attention<A: Arithmetic>(o: &Attention, cx: &mut OpCx<'_, A::R>) -> Result<(), ComputeError> {
     let mut out = cx.take_real(o.out);
-    let (rows, d) = (o.q.rows(), o.head_dim);
+    let width = o.n_heads * o.head_dim;
+    for (i, (segment, span)) in o.segments.spans().enumerate() {
+        let out = &mut out[span.start * width..span.end * width];
+        attend::<A>(o, i, segment, span, out, cx);
+    }
+    cx.put_real(o.out, out);
+    Ok(())
+}
+
+/// Attention in sequence `i`, whose rows are `span`.
+fn attend<A: Arithmetic>(
+    o: &Attention,
+    i: usize,
+    segment: Segment,
+    span: Range<usize>,
+    out: &mut [A::R],
+    cx: &mut OpCx<'_, A::R>,
+) {
+    let (Segment { n_past, rows }, d) = (segment, o.head_dim);
     let (width, kv_width) = (o.n_heads * d, o.n_kv_heads * d);
     let none = &mut Rows::new(kv_width, KvType::F32);
     let inputs = [o.q, o.k, o.v];
-    let (cache, [q, k_new, v_new]) = match o.cache_layer {
-        Some(layer) => cx.cache(layer, inputs),
+    let (cache, all) = match o.cache_layer {
+        Some(layer) => cx.cache(i, layer, inputs),
         None => (none, inputs.map(|v| cx.real(v))),
     };
+    let widths = [width, kv_width, kv_width];
+    let [q, k_new, v_new]: [&[A::R]; 3] =
+        std::array::from_fn(|i| &all[i][span.start * widths[i]..span.end * widths[i]]);
     let (k_old, v_old) = (&cache.k[..], &cache.v[..]);
     let [k_new, v_new] = [k_new, v_new].map(|x| cache.kv_type.rounded(x, kv_width));
     let scale = A::scalar(o.scale);
     let (mut e, mut acc) = (Vec::new(), vec![A::R::default(); d]);
     for row in 0..rows {
-        let keys = o.mask.visible(o.n_past, rows, row);
+        let keys = o.mask.visible(segment, row);
         for head in 0..o.n_heads {
             let kv_head = head / (o.n_heads / o.n_kv_heads);
-            let key = |j: usize| head_of(k_old, &k_new, o.n_past, j, kv_width, kv_head, d);
-            let value = |j: usize| head_of(v_old, &v_new, o.n_past, j, kv_width, kv_head, d);
+            let key = |j: usize| head_of(k_old, &k_new, n_past, j, kv_width, kv_head, d);
+            let value = |j: usize| head_of(v_old, &v_new, n_past, j, kv_width, kv_head, d);
             let q = &q[row * width + head * d..][..d];
 
             e.clear(); // scores, then exponentials; e[0] belongs to key keys.start
@@ -66,8 +89,6 @@ pub(super) fn attention<A: Arithmetic>(o: &Attention, cx: &mut OpCx<'_, A::R>) -
             }
         }
     }
-    cx.put_real(o.out, out);
-    Ok(())
 }
 
 /// Head `head` of key or value `j`: from the cache below `n_past`, from this pass above.
@@ -91,7 +112,10 @@ fn dot<R: super::arithmetic::Real>(a: &[R], b: &[R]) -> R {
 
 /// Appends keys and values of this pass to the cache.
 pub(super) fn kv_append<R: HostReal>(o: &KvAppend, cx: &mut OpCx<'_, R>) -> Result<(), ComputeError> {
-    let (cache, [k, v]) = cx.cache(o.layer, [o.k, o.v]);
-    cache.append(k, v);
+    for (i, (_, span)) in o.segments.spans().enumerate() {
+        let (cache, [k, v]) = cx.cache(i, o.layer, [o.k, o.v]);
+        let part = span.start * cache.width..span.end * cache.width;
+        cache.append(&k[part.clone()], &v[part]);
+    }
     Ok(())
 }

@@ -95,7 +95,7 @@ pub(crate) fn run(
     let seq = backend.seq_create(&KvLayout::default(), KvType::F32)?;
     let mut out = Outputs::default();
     let inputs: Vec<InputData<'_>> = inputs.iter().map(Data::as_input).collect();
-    backend.run(&b.finish(), seq, &inputs, &mut out)?;
+    backend.run(&b.finish(), &[seq], &inputs, &mut out)?;
     Ok(out.0)
 }
 

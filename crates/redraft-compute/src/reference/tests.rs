@@ -245,7 +245,7 @@ fn cached_keys_are_keys() {
             }
             b.output(y);
             let mut out = super::testing::Outputs::default();
-            be.run(&b.finish(), seq, &[InputData::F64(&x[n_past * d..][..rows * d])], &mut out).unwrap();
+            be.run(&b.finish(), &[seq], &[InputData::F64(&x[n_past * d..][..rows * d])], &mut out).unwrap();
             out.0.remove(0)
         };
         let mut prompt = Vec::new();
@@ -640,7 +640,7 @@ fn other_levels_and_missing_caches_are_refused() {
     assert!(matches!(e, ComputeError::Shape { op: "Attention", .. }), "{e}");
     let mut be = backend(Precision::F32, &weights);
     let seq = be.seq_create(&KvLayout::default(), KvType::F32).unwrap();
-    let e = be.run(&b.finish(), seq, &[], &mut Blind).unwrap_err();
+    let e = be.run(&b.finish(), &[seq], &[], &mut Blind).unwrap_err();
     assert!(matches!(e, ComputeError::CacheLength { expected: 3, found: 0 }), "{e}");
 }
 
@@ -667,7 +667,7 @@ fn fast_products_are_integers_inside_a_block() {
         let mut out = Outputs::default();
         let mut backend = backend(Precision::F32, &weights);
         let seq = backend.seq_create(&KvLayout::default(), KvType::F32).unwrap();
-        backend.run(&b.finish(), seq, &[InputData::F32(&x)], &mut out).unwrap();
+        backend.run(&b.finish(), &[seq], &[InputData::F32(&x)], &mut out).unwrap();
         out.0.remove(0)
     };
     // 0.5 * (3 * 127 + 5 * 64) + 0.125 * (100 * 127 + 7 * 2)

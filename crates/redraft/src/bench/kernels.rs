@@ -81,7 +81,7 @@ pub fn kernel(k: &Kernel) -> Result<f64, Error> {
     let mut batch = |runs: usize| -> Result<f64, Error> {
         let (start, busy) = (Instant::now(), process_cpu_seconds());
         for _ in 0..runs {
-            cpu.run(&program, seq, &[InputData::F32(&x)], &mut Blind)?;
+            cpu.run(&program, &[seq], &[InputData::F32(&x)], &mut Blind)?;
         }
         let busy = process_cpu_seconds().zip(busy).map(|(after, before)| after - before);
         Ok(busy.filter(|&s| s > 0.0).unwrap_or_else(|| start.elapsed().as_secs_f64()) / runs as f64)

@@ -213,7 +213,7 @@ impl Backend for Sizer {
     fn run(
         &mut self,
         program: &Program,
-        _: SeqId,
+        _: &[SeqId],
         _: &[InputData<'_>],
         _: &mut dyn Observer,
     ) -> Result<(), ComputeError> {

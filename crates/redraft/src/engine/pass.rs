@@ -274,7 +274,7 @@ fn run(
     // Before, so that a file that became shorter is not touched; after, because a result over weights that were
     // no longer there is none, whatever it says.
     model.gguf().check()?;
-    let done = model.backend.run(program, seq, inputs, &mut watch);
+    let done = model.backend.run(program, &[seq], inputs, &mut watch);
     model.gguf().check()?;
     match done {
         Ok(()) => Ok(watch.result),
@@ -421,15 +421,15 @@ fn one_pass(
     let previous = match pass.previous {
         Previous::None => None,
         Previous::Kept { temperature } => {
-            let hidden = b.kept(HIDDEN, ids.len(), model.shape().d_model)?;
-            let stats = b.kept(STATISTICS, ids.len(), STATS)?;
-            let tiles = b.kept(TILES, ids.len(), 2 * Logits::tiles(vocab_len))?;
+            let hidden = b.kept(0, HIDDEN, ids.len(), model.shape().d_model)?;
+            let stats = b.kept(0, STATISTICS, ids.len(), STATS)?;
+            let tiles = b.kept(0, TILES, ids.len(), 2 * Logits::tiles(vocab_len))?;
             Some(Distribution { logits: b.logits(hidden, Some(head), 1.0 / temperature), stats, tiles })
         }
         Previous::KeptLogits => {
-            let logits = b.kept(LOGITS, ids.len(), vocab_len)?;
-            let stats = b.kept(STATISTICS, ids.len(), STATS)?;
-            let tiles = b.kept(TILES, ids.len(), 2 * Logits::tiles(vocab_len))?;
+            let logits = b.kept(0, LOGITS, ids.len(), vocab_len)?;
+            let stats = b.kept(0, STATISTICS, ids.len(), STATS)?;
+            let tiles = b.kept(0, TILES, ids.len(), 2 * Logits::tiles(vocab_len))?;
             Some(Distribution { logits: b.logits(logits, None, 1.0), stats, tiles })
         }
         Previous::Given(x) => {
@@ -469,7 +469,7 @@ fn one_pass(
     };
     let uniform: Vec<f64>;
     match (pass.sampling, guidance, raw) {
-        (Some(_), Guidance::Keep, Some(raw)) => b.keep(raw, UNGUIDED),
+        (Some(_), Guidance::Keep, Some(raw)) => b.keep(0, raw, UNGUIDED),
         (None, ..) => {}
         (Some(Sampling { ask, uniform: u }), ..) => {
             uniform = positions.iter().map(|&i| u[i]).collect();
@@ -488,7 +488,7 @@ fn one_pass(
             match (noise, raw) {
                 (Noise::Mask(mask), Some(mut logits)) => {
                     if let Guidance::By(scale) = guidance {
-                        let without = b.kept(UNGUIDED, positions.len(), vocab_len)?;
+                        let without = b.kept(0, UNGUIDED, positions.len(), vocab_len)?;
                         logits = guided(&mut b, logits, without, scale)?;
                     }
                     sampled(&mut b, logits, u, &ask, mask, &penalty)?;
@@ -499,7 +499,7 @@ fn one_pass(
                         (Some(raw), Some(penalty)) => {
                             let scaled = b.scale(raw, Factor::Const(scale))?;
                             let x = b.penalize(scaled, penalty)?;
-                            b.keep(x, LOGITS);
+                            b.keep(0, x, LOGITS);
                             b.logits(x, None, 1.0)
                         }
                         // The same bits either way.
@@ -510,9 +510,9 @@ fn one_pass(
                     let sample = b.token_sample(of, u)?;
                     [of.stats, argmax, sample].into_iter().for_each(|v| b.output(v));
                     if told {
-                        b.keep(hidden, HIDDEN);
-                        b.keep(of.stats, STATISTICS);
-                        b.keep(of.tiles, TILES);
+                        b.keep(0, hidden, HIDDEN);
+                        b.keep(0, of.stats, STATISTICS);
+                        b.keep(0, of.tiles, TILES);
                     }
                 }
             }

@@ -94,10 +94,12 @@ impl<F: Fn(&str, TapKey) -> bool> TapSink for PassRecorder<F> {
         for (i, op) in program.ops().iter().enumerate() {
             let (Op::Attention(a), Some(layer)) = (op, program.layer_of(i)) else { continue };
             let Some(&(_, columns)) = self.masks.iter().find(|m| m.0 == layer) else { continue };
-            let (rows, total) = (program.rows(), a.n_past + program.rows());
+            // Passes that are recorded are over one sequence.
+            let Some(segment) = a.segments.iter().next() else { continue };
+            let (rows, total) = (segment.rows, segment.n_past + segment.rows);
             let first = total.saturating_sub(columns);
             let seen = |row| {
-                let keys = a.mask.visible(a.n_past, rows, row);
+                let keys = a.mask.visible(segment, row);
                 (first..total).map(move |key| u8::from(keys.contains(&key)))
             };
             let mask: Vec<u8> = (0..rows).flat_map(seen).collect();

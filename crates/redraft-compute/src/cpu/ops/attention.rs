@@ -22,7 +22,8 @@ use crate::cpu::pool::Grid;
 use crate::cpu::table::Table;
 use crate::cpu::vector::{LANES, Row16};
 use crate::cpu::{Cpu, Cx};
-use crate::{ComputeError, op};
+use crate::op::Segment;
+use crate::{ComputeError, Val, op};
 
 /// Panels of queries that share a panel of keys or values while it is in the first cache. The more they are, the less
 /// often the keys and values of a long prompt come from memory; what they hold themselves should fit the second cache.
@@ -189,10 +190,10 @@ fn grow(x: &mut Vec<Row16>, n: usize) {
 }
 
 /// Row boundaries of tiles that see about as many keys each.
-fn bands(o: &op::Attention, threads: usize) -> Vec<usize> {
-    let tokens = o.q.rows();
+fn bands(o: &op::Attention, segment: Segment, threads: usize) -> Vec<usize> {
+    let tokens = segment.rows;
     let group = o.n_heads / o.n_kv_heads;
-    let seen = |row: usize| o.mask.visible(o.n_past, tokens, row);
+    let seen = |row: usize| o.mask.visible(segment, row);
     let total: usize = (0..tokens).map(|row| seen(row).len()).sum();
     let target = (total * o.n_kv_heads).div_ceil(threads * TILES);
     // Whole panels of queries where the group allows it.
@@ -216,39 +217,48 @@ fn bands(o: &op::Attention, threads: usize) -> Vec<usize> {
 
 pub(crate) fn run(cpu: &mut Cpu, o: &op::Attention, cx: &mut Cx<'_>) -> Result<(), ComputeError> {
     let mut out = cx.take_real(o.out);
-    if out.is_empty() {
-        cx.put_real(o.out, out);
-        return Ok(());
-    }
     let inputs = [o.q, o.k, o.v];
-    match o.cache_layer {
-        Some(layer) => {
-            let (cache, [q, keys, values]) = cx.cache(layer, inputs);
-            cache.write(cpu, &New { first: o.n_past, keys, values })?;
-            attend(cpu, o, cache, q, &mut out);
+    for (i, (segment, span)) in o.segments.spans().enumerate() {
+        let out = &mut out[span.start * o.q.cols()..span.end * o.q.cols()];
+        if out.is_empty() {
+            continue;
         }
-        // Without a cache the keys of the pass are all there are.
-        None => {
-            let [q, keys, values] = inputs.map(|v| cx.real(v));
-            let mut cache = std::mem::take(&mut cpu.passing);
-            cache.fit(o.k.cols());
-            let written = cache.write(cpu, &New { first: 0, keys, values });
-            if written.is_ok() {
-                attend(cpu, o, &cache, q, &mut out);
+        match o.cache_layer {
+            Some(layer) => {
+                let (cache, all) = cx.cache(i, layer, inputs);
+                let [q, keys, values] = parts(o, all, &span);
+                cache.write(cpu, &New { first: segment.n_past, keys, values })?;
+                attend(cpu, o, segment, cache, q, out);
             }
-            cpu.passing = cache;
-            written?;
+            // Without a cache the keys of the pass are all there are.
+            None => {
+                let [q, keys, values] = parts(o, inputs.map(|v| cx.real(v)), &span);
+                let mut cache = std::mem::take(&mut cpu.passing);
+                cache.fit(o.k.cols());
+                let written = cache.write(cpu, &New { first: 0, keys, values });
+                if written.is_ok() {
+                    attend(cpu, o, segment, &cache, q, out);
+                }
+                cpu.passing = cache;
+                written?;
+            }
         }
     }
     cx.put_real(o.out, out);
     Ok(())
 }
 
-fn attend(cpu: &Cpu, o: &op::Attention, cache: &Panels, q: &[f32], out: &mut [f32]) {
-    let (tokens, width, head_dim) = (o.q.rows(), o.q.cols(), o.head_dim);
+/// The rows `span` of queries, keys and values.
+fn parts<'a>(o: &op::Attention, all: [&'a [f32]; 3], span: &Range<usize>) -> [&'a [f32]; 3] {
+    let cols = [o.q.cols(), o.k.cols(), o.v.cols()];
+    std::array::from_fn(|i| &all[i][span.start * cols[i]..span.end * cols[i]])
+}
+
+fn attend(cpu: &Cpu, o: &op::Attention, segment: Segment, cache: &Panels, q: &[f32], out: &mut [f32]) {
+    let (width, head_dim) = (o.q.cols(), o.head_dim);
     let group = o.n_heads / o.n_kv_heads;
     let (table, pool) = (cpu.table, &cpu.pool);
-    let bands = bands(o, pool.threads());
+    let bands = bands(o, segment, pool.threads());
     let grid = Grid { cols: width, bands: &bands, tile_cols: group * head_dim };
     pool.tiles(out, grid, |thread, mut tile| {
         let buf = &mut cpu.scratch(thread).attention;
@@ -258,7 +268,7 @@ fn attend(cpu: &Cpu, o: &op::Attention, cache: &Panels, q: &[f32], out: &mut [f3
             table,
             n: tile.rows * group,
             query: |i| &q[(first + i / group) * width + cols + i % group * head_dim..][..head_dim],
-            visible: |i| o.mask.visible(o.n_past, tokens, first + i / group),
+            visible: |i| o.mask.visible(segment, first + i / group),
             cache,
             channels: at..at + head_dim,
             scale: (o.scale != 1.0).then_some(o.scale as f32),
@@ -277,9 +287,12 @@ fn attend(cpu: &Cpu, o: &op::Attention, cache: &Panels, q: &[f32], out: &mut [f3
 
 /// Appends keys and values of this pass to the cache.
 pub(crate) fn append(cpu: &mut Cpu, o: &op::KvAppend, cx: &mut Cx<'_>) -> Result<(), ComputeError> {
-    let (cache, [keys, values]) = cx.cache(o.layer, [o.k, o.v]);
-    let first = cache.len();
-    cache.write(cpu, &New { first, keys, values })?;
-    cache.commit(first + o.k.rows());
+    for (i, (segment, span)) in o.segments.spans().enumerate() {
+        let (cache, [k, v]) = cx.cache(i, o.layer, [o.k, o.v]);
+        let rows = |x: Val| span.start * x.cols()..span.end * x.cols();
+        let (first, keys, values) = (cache.len(), &k[rows(o.k)], &v[rows(o.v)]);
+        cache.write(cpu, &New { first, keys, values })?;
+        cache.commit(first + segment.rows);
+    }
     Ok(())
 }
