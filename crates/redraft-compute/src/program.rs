@@ -179,6 +179,16 @@ pub struct ProgramBuilder {
     p: Program,
     layer: Option<usize>,
     numerics: Numerics,
+    rewrite: Option<Arc<dyn Rewrite>>,
+}
+
+/// Changes a program while it is put together, to see what a mistake would do.
+pub trait Rewrite: Send + Sync {
+    /// Appends `op`, or others that write its results, to the program; what it appends is not rewritten again.
+    ///
+    /// # Errors
+    /// Those of the ops.
+    fn append(&self, b: &mut ProgramBuilder, op: Op) -> Result<(), ComputeError>;
 }
 
 type Res = Result<Val, ComputeError>;
@@ -205,7 +215,7 @@ impl ProgramBuilder {
             rows: segments.rows(),
             segments,
         };
-        ProgramBuilder { p, layer: None, numerics: Numerics::Exact }
+        ProgramBuilder { p, layer: None, numerics: Numerics::Exact, rewrite: None }
     }
 
     /// Ops and taps that follow belong to this layer.
@@ -216,6 +226,21 @@ impl ProgramBuilder {
     /// How the products with weights that follow are computed; `exact` until this is called.
     pub fn set_numerics(&mut self, numerics: Numerics) {
         self.numerics = numerics;
+    }
+
+    /// Ops that follow go through this; none leaves them as they are.
+    pub fn set_rewrite(&mut self, rewrite: Option<Arc<dyn Rewrite>>) {
+        self.rewrite = rewrite;
+    }
+
+    /// The ops so far.
+    pub fn ops(&self) -> &[Op] {
+        &self.p.ops
+    }
+
+    /// The weights that ops name.
+    pub fn weights(&self) -> &WeightTable {
+        &self.p.weights
     }
 
     /// Rows of the pass, of all sequences.
@@ -290,6 +315,21 @@ impl ProgramBuilder {
     }
 
     fn push(&mut self, op: impl Into<Op>) -> Result<(), ComputeError> {
+        match self.rewrite.take() {
+            None => self.append(op),
+            Some(rewrite) => {
+                let done = rewrite.append(self, op.into());
+                self.rewrite = Some(rewrite);
+                done
+            }
+        }
+    }
+
+    /// Appends an op whose results exist already, as a [`Rewrite`] does.
+    ///
+    /// # Errors
+    /// Those of [`Op::check`].
+    pub fn append(&mut self, op: impl Into<Op>) -> Result<(), ComputeError> {
         let op = op.into();
         op.check(&self.p.weights)?;
         self.p.ops.push(op);

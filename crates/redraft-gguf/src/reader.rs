@@ -187,6 +187,12 @@ impl Gguf {
         }
     }
 
+    /// The same files with other metadata: what a file would mean if it said something else.
+    #[must_use]
+    pub fn with_metadata(&self, metadata: Metadata) -> Gguf {
+        Gguf(Arc::new(Inner { metadata, ..(*self.0).clone() }))
+    }
+
     /// The files of the model, in order; one unless the model is split.
     pub fn files(&self) -> &[GgufFile] {
         &self.0.files

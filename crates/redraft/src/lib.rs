@@ -5,6 +5,7 @@ pub mod arch;
 pub mod bench;
 pub mod chat;
 pub mod convert;
+pub mod diagnose;
 mod embedded;
 pub mod engine;
 pub mod error;

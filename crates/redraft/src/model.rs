@@ -3,7 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use redraft_compute::{Backend, BackendOptions, KvType, Numerics, Precision, WeightTable, backend, fastest};
+use redraft_compute::{
+    Backend, BackendOptions, ComputeError, KvType, Numerics, Precision, Rewrite, WeightTable, backend,
+    fastest,
+};
 use redraft_gguf::{Bytes, Gguf, OpenOptions};
 use sha2::{Digest as _, Sha256};
 
@@ -64,6 +67,8 @@ pub struct Model {
     pub(crate) weights: Arc<WeightTable>,
     pub(crate) backend: Box<dyn Backend>,
     pub(crate) numerics: Numerics,
+    /// What passes are put together with, where a mistake is tried out.
+    pub(crate) rewrite: Option<Arc<dyn Rewrite>>,
     kv_type: KvType,
     pub(crate) kv_budget: usize,
     tokenizer: Arc<Tokenizer>,
@@ -86,6 +91,15 @@ impl Model {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn from_gguf(gguf: Gguf, options: &LoadOptions) -> Result<Model, Error> {
+        Model::with_weights(gguf, options, &mut |_| Ok(()))
+    }
+
+    /// As [`from_gguf`](Self::from_gguf); `more` may add weights before the backend takes them.
+    pub(crate) fn with_weights(
+        gguf: Gguf,
+        options: &LoadOptions,
+        more: &mut dyn FnMut(&mut WeightTable) -> Result<(), ComputeError>,
+    ) -> Result<Model, Error> {
         if let Some(asked) = options.numerics {
             asked.check(options.precision)?;
         }
@@ -94,7 +108,8 @@ impl Model {
         let mut loader = WeightLoader::new(&gguf);
         let arch = (spec.load)(&gguf, &mut loader, &mut notes)?;
         check_kv_type(options.kv_type, options.precision, arch.shape())?;
-        let (table, unused) = loader.finish()?;
+        let (mut table, unused) = loader.finish()?;
+        more(&mut table)?;
         let weights = Arc::new(table);
         let tokenizer = Arc::new(Tokenizer::from_gguf(gguf.metadata())?);
         notes.extend_from_slice(tokenizer.notes());
@@ -135,6 +150,7 @@ impl Model {
             weights,
             backend,
             numerics,
+            rewrite: None,
             kv_type,
             kv_budget,
             tokenizer,

@@ -296,6 +296,7 @@ pub(crate) fn prompt(
     let ids = as_input(new, model.shape().vocab_len, "prompt")?;
     let mut b = ProgramBuilder::new(&model.weights, n_past, ids.len());
     b.set_numerics(model.numerics);
+    b.set_rewrite(model.rewrite.clone());
     let v = b.input("ids", 1, Kind::Int)?;
     let hidden = model.arch.prompt(&mut b, v)?;
     let predicts = model.shape().predicts_next() && !ids.is_empty();
@@ -414,6 +415,7 @@ fn one_pass(
     ids.extend(as_input(pass.tail, vocab_len, "tail")?);
     let mut b = ProgramBuilder::new(&model.weights, n_past, ids.len());
     b.set_numerics(model.numerics);
+    b.set_rewrite(model.rewrite.clone());
     let mut inputs = Vec::new();
     let v = b.input("ids", 1, Kind::Int)?;
     inputs.push(InputData::Int(&ids));

@@ -133,19 +133,24 @@ const CARRIED: &[&str] = &["raw_logits", "entropy", "mean_entropy"];
 /// Other number types of the same case; compared only when the candidate has them too.
 const OTHER_PRECISIONS: &[&str] = &["logits_f32", "logits_bf16"];
 
-/// Place in execution order.
-fn rank(name: &str) -> (usize, i64, usize, &str) {
+/// Whether a name is that of an input of a case.
+pub(crate) fn is_input(name: &str) -> bool {
+    INPUTS.contains(&name)
+}
+
+/// Place of a tap in execution order.
+pub(crate) fn place(name: &str) -> (usize, i64, usize, &str) {
     let (pass, base) = name.rsplit_once('/').unwrap_or(("", name));
-    let place = |list: &[&str], x: &str| list.iter().position(|n| *n == x);
-    let pass = place(PASSES, pass).unwrap_or(PASSES.len());
-    if let Some(i) = place(FIRST, base) {
+    let index = |list: &[&str], x: &str| list.iter().position(|n| *n == x);
+    let pass = index(PASSES, pass).unwrap_or(PASSES.len());
+    if let Some(i) = index(FIRST, base) {
         return (pass, -1, i, base);
     }
-    if let Some(i) = place(LAST, base) {
+    if let Some(i) = index(LAST, base) {
         return (pass, 1_000_000, i, base);
     }
     match base.rsplit_once('-').and_then(|(n, l)| Some((n, l.parse::<i64>().ok()?))) {
-        Some((n, layer)) => (pass, layer, place(LAYER_ORDER, n).unwrap_or(900), base),
+        Some((n, layer)) => (pass, layer, index(LAYER_ORDER, n).unwrap_or(900), base),
         None => (pass, 100_000, 0, base),
     }
 }
@@ -154,7 +159,7 @@ fn rank(name: &str) -> (usize, i64, usize, &str) {
 /// candidate's `logits` or `result_output`.
 pub fn compare(golden: &TraceFile, candidate: &TraceFile, limits: &Limits) -> Report {
     let mut names: Vec<&String> = golden.tensors.keys().collect();
-    names.sort_by_key(|n| rank(n));
+    names.sort_by_key(|n| place(n));
     let trajectory = golden.tensors.contains_key("step_left");
     let (mut rows, mut missing) = (Vec::new(), Vec::new());
     for name in names {

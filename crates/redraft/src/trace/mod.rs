@@ -11,6 +11,7 @@ mod replay;
 mod whole;
 
 pub use compare::{Limits, Preset, Report, Row, compare};
+pub(crate) use compare::{is_input, place};
 pub use file::{Elements, Tensor, TraceFile};
 pub use like::{golden_name, like};
 pub use record::{GenerationRecorder, PassRecorder, TapFilter, glob};

@@ -1,0 +1,46 @@
+//! How far two results are from each other.
+
+use crate::trace::{Elements, Tensor};
+
+/// Rows of a result: its first extent. Elements that are not known are NaN in theirs and left out.
+fn rows(t: &Tensor) -> usize {
+    match t.shape[..] {
+        [] | [_] => 1,
+        [rows, ..] => rows,
+    }
+}
+
+/// The median over the rows of `|a - b| / |b|`: what happens to a few rows, whose experts changed by a hair, is no mistake,
+/// and a mistake is seen in most rows. Infinite where one of them is missing or of another size, NaN where a number is
+/// none.
+pub(super) fn distance(a: Option<&Tensor>, b: Option<&Tensor>) -> f64 {
+    let (Some(a), Some(b)) = (a, b) else { return f64::INFINITY };
+    let (x, y) = (a.data.to_f64(), b.data.to_f64());
+    if x.len() != y.len() || x.is_empty() {
+        return f64::INFINITY;
+    }
+    let cols = (x.len() / rows(b).max(1)).max(1);
+    let square = |x: &[f64]| x.iter().map(|x| x * x).sum::<f64>();
+    // Rows that are nearly zero say nothing by themselves.
+    let usual = (square(&y) / (y.len() as f64 / cols as f64)).sqrt();
+    let mut rows: Vec<f64> = x
+        .chunks(cols)
+        .zip(y.chunks(cols))
+        .map(|(x, y)| {
+            let away: f64 = x.iter().zip(y).map(|(x, y)| (x - y) * (x - y)).sum();
+            let size = square(y).sqrt().max(1e-3 * usual);
+            if away == 0.0 { 0.0 } else { away.sqrt() / size }
+        })
+        .collect();
+    rows.sort_by(f64::total_cmp);
+    rows[rows.len() / 2]
+}
+
+/// Row `i` becomes row `i + by`; at the end the row stays.
+pub(super) fn shifted(t: &Tensor, by: i8) -> Elements {
+    let x = t.data.to_f64();
+    let rows = rows(t).max(1);
+    let cols = x.len() / rows;
+    let from = |i: usize| if by > 0 { (i + 1).min(rows - 1) } else { i.saturating_sub(1) };
+    Elements::F64((0..rows).flat_map(|i| &x[from(i) * cols..(from(i) + 1) * cols]).copied().collect())
+}

@@ -1,0 +1,503 @@
+//! Usual mistakes of ports, as changes of a pass: what a model would compute if it were built with one of them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use redraft_compute::op::{Activation, Add, Factor, GateUp, Mask, RmsNorm, RopeStyle, RouterScore, Scale};
+use redraft_compute::{ComputeError, Op, ProgramBuilder, Rewrite, Val, Weight, WeightId, WeightTable};
+use redraft_gguf::{Gguf, Metadata, Value};
+
+use crate::arch::{Hyper, arch_of};
+use crate::{Error, LoadOptions, Model};
+
+/// A mistake.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Fault {
+    /// Positions see what comes before them only.
+    CausalMask,
+    /// Positions see all of the pass, and all that comes before it.
+    FullMask,
+    /// Layers with a sliding window see everything.
+    NoWindow,
+    /// Neighbouring channels are rotated together instead of halves of a head, or the other way round.
+    RopeStyle,
+    /// Queries and keys are not rotated.
+    NoRope,
+    /// Another base of the rotary frequencies.
+    RopeBase(f64),
+    /// A norm that is left out: the weight's name without its layer.
+    NormMissing(String),
+    /// A norm that is applied twice.
+    NormTwice(String),
+    /// Norms multiply by `1 + weight`.
+    NormPlusOne,
+    /// Scores are multiplied by 1.
+    NoAttentionScale,
+    /// Scores are divided by the root of the head size where they should not be.
+    AttentionScale,
+    /// A bias that is left out: its name without its layer.
+    BiasMissing(String),
+    /// Keys and values are exchanged.
+    KeyValueSwapped,
+    /// Channels of the values stand in another order: head by head instead of channel by channel, or the other way round.
+    ValueTransposed,
+    /// Gate and up projections are exchanged.
+    GateUpSwapped,
+    /// Another activation: SiLU instead of GELU, or the other way round.
+    Activation,
+    /// The router reads what the experts read, instead of the stream before that norm.
+    RouterOnNormed,
+    /// The router reads the stream before the norm of the experts.
+    RouterOnStream,
+    /// The weights of the chosen experts are not divided by their sum, or are though they should not.
+    RouterSum,
+    /// Soft-max instead of sigmoids in the router, or the other way round.
+    RouterScore,
+    /// The bias of the router's choice is left out.
+    RouterBias,
+    /// Experts of all groups compete.
+    RouterGroups,
+    /// The factors of the experts are left out.
+    ExpertScale,
+    /// Embeddings are not multiplied by the root of the width.
+    EmbeddingScale,
+    /// Logits are not capped.
+    NoSoftcap,
+    /// A layer's scalar of the prompt is used for the canvas, and that of the canvas for the prompt.
+    LayerScalarSwapped,
+    /// The scalar of a layer's output is left out.
+    NoLayerScalar,
+    /// The previous prediction is not fed back.
+    NoSelfConditioning,
+    /// Row `i` of the logits is row `i + 1`, or where it is -1 row `i - 1`.
+    LogitsShifted(i8),
+    /// What is called the output of the last layer is that after the final norm.
+    LastLayerNormed,
+}
+
+impl Fault {
+    /// In JSON: without spaces.
+    pub fn name(&self) -> String {
+        let (name, of) = match self {
+            Fault::CausalMask => ("causal-mask", None),
+            Fault::FullMask => ("full-mask", None),
+            Fault::NoWindow => ("no-sliding-window", None),
+            Fault::RopeStyle => ("rope-style", None),
+            Fault::NoRope => ("no-rope", None),
+            Fault::RopeBase(base) => ("rope-base", Some(base.to_string())),
+            Fault::NormMissing(w) => ("norm-missing", Some(w.clone())),
+            Fault::NormTwice(w) => ("norm-twice", Some(w.clone())),
+            Fault::NormPlusOne => ("norm-one-plus-weight", None),
+            Fault::NoAttentionScale => ("no-attention-scale", None),
+            Fault::AttentionScale => ("attention-scale", None),
+            Fault::BiasMissing(w) => ("bias-missing", Some(w.clone())),
+            Fault::KeyValueSwapped => ("key-value-swapped", None),
+            Fault::ValueTransposed => ("value-transposed", None),
+            Fault::GateUpSwapped => ("gate-up-swapped", None),
+            Fault::Activation => ("activation", None),
+            Fault::RouterOnNormed => ("router-on-normed-stream", None),
+            Fault::RouterOnStream => ("router-on-raw-stream", None),
+            Fault::RouterSum => ("router-normalization", None),
+            Fault::RouterScore => ("router-score", None),
+            Fault::RouterBias => ("router-bias", None),
+            Fault::RouterGroups => ("router-groups", None),
+            Fault::ExpertScale => ("expert-scale", None),
+            Fault::EmbeddingScale => ("embedding-scale", None),
+            Fault::NoSoftcap => ("no-softcap", None),
+            Fault::LayerScalarSwapped => ("layer-scalar-swapped", None),
+            Fault::NoLayerScalar => ("no-layer-scalar", None),
+            Fault::NoSelfConditioning => ("no-self-conditioning", None),
+            Fault::LogitsShifted(1) => ("logits-shifted-left", None),
+            Fault::LogitsShifted(_) => ("logits-shifted-right", None),
+            Fault::LastLayerNormed => ("last-layer-normed", None),
+        };
+        of.map_or(name.to_string(), |of| format!("{name}:{of}"))
+    }
+
+    /// All that a model of this file could be built with.
+    pub(super) fn all(model: &Model) -> Vec<Fault> {
+        let mut all = vec![
+            Fault::LogitsShifted(1),
+            Fault::LogitsShifted(-1),
+            Fault::LastLayerNormed,
+            Fault::CausalMask,
+            Fault::FullMask,
+            Fault::NoWindow,
+            Fault::RopeStyle,
+            Fault::NoRope,
+            Fault::NormPlusOne,
+            Fault::NoAttentionScale,
+            Fault::AttentionScale,
+            Fault::KeyValueSwapped,
+            Fault::ValueTransposed,
+            Fault::GateUpSwapped,
+            Fault::Activation,
+            Fault::RouterOnNormed,
+            Fault::RouterOnStream,
+            Fault::RouterSum,
+            Fault::RouterScore,
+            Fault::RouterBias,
+            Fault::RouterGroups,
+            Fault::ExpertScale,
+            Fault::EmbeddingScale,
+            Fault::NoSoftcap,
+            Fault::LayerScalarSwapped,
+            Fault::NoLayerScalar,
+            Fault::NoSelfConditioning,
+        ];
+        for base in BASES {
+            let fault = Fault::RopeBase(base);
+            all.extend(fault.edited(model.gguf().metadata()).is_some().then_some(fault));
+        }
+        let mut kinds: Vec<&str> = model.weights.iter().map(|w| kind(&w.name)).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        for name in kinds {
+            if name.ends_with(".bias") && !name.starts_with("exp_probs") {
+                all.push(Fault::BiasMissing(name.into()));
+            } else if name.contains("norm") || name.ends_with("ffn_gate_inp.scale") {
+                all.push(Fault::NormMissing(name.into()));
+                all.push(Fault::NormTwice(name.into()));
+            }
+        }
+        all
+    }
+
+    /// Metadata that say what the fault would have made of them, for those that are a number of the file.
+    fn edited(&self, metadata: &Metadata) -> Option<Metadata> {
+        let Fault::RopeBase(base) = self else { return None };
+        let keys: Vec<String> = metadata
+            .iter()
+            .filter(|(key, value)| {
+                key.contains(".rope.freq_base") && matches!(value, Value::F32(x) if f64::from(*x) != *base)
+            })
+            .map(|(key, _)| key.to_string())
+            .collect();
+        let mut out = metadata.clone();
+        keys.iter().for_each(|key| out.set(key.clone(), *base as f32));
+        (!keys.is_empty()).then_some(out)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::CausalMask => f.write_str("a causal mask where positions should see each other both ways"),
+            Fault::FullMask => f.write_str("a full mask where positions should not see what follows"),
+            Fault::NoWindow => f.write_str("no sliding window"),
+            Fault::RopeStyle => f.write_str(
+                "the other style of RoPE (neighbouring channels instead of halves, or the reverse)",
+            ),
+            Fault::NoRope => f.write_str("no RoPE"),
+            Fault::RopeBase(base) => write!(f, "a RoPE base of {base}"),
+            Fault::NormMissing(name) => write!(f, "the norm {name} is missing"),
+            Fault::NormTwice(name) => write!(f, "the norm {name} is applied twice"),
+            Fault::NormPlusOne => f.write_str("norms multiply by 1 + weight instead of the weight"),
+            Fault::NoAttentionScale => f.write_str("attention scores are not scaled"),
+            Fault::AttentionScale => f.write_str(
+                "attention scores are divided by the root of the head size, which this model does not do",
+            ),
+            Fault::BiasMissing(name) => write!(f, "the bias {name} is missing"),
+            Fault::KeyValueSwapped => f.write_str("key and value projections are exchanged"),
+            Fault::ValueTransposed => {
+                f.write_str("the channels of the values are transposed (heads and channels)")
+            }
+            Fault::GateUpSwapped => f.write_str("gate and up projections are exchanged"),
+            Fault::Activation => f.write_str("the wrong activation (SiLU or GELU)"),
+            Fault::RouterOnNormed => {
+                f.write_str("the router reads the normed input of the experts instead of the residual stream")
+            }
+            Fault::RouterOnStream => f.write_str("the router reads the residual stream before its norm"),
+            Fault::RouterSum => {
+                f.write_str("the weights of the chosen experts are (not) divided by their sum")
+            }
+            Fault::RouterScore => f.write_str("soft-max and sigmoid of the router are mixed up"),
+            Fault::RouterBias => f.write_str("the bias of the router's choice is missing"),
+            Fault::RouterGroups => f.write_str("the router ignores the groups of experts"),
+            Fault::ExpertScale => f.write_str("the factors of the experts are missing"),
+            Fault::EmbeddingScale => f.write_str("embeddings are not multiplied by the root of the width"),
+            Fault::NoSoftcap => f.write_str("logits are not soft-capped"),
+            Fault::LayerScalarSwapped => f.write_str(
+                "the layer scalars of prompt and canvas are exchanged (the encoder's is used for the canvas)",
+            ),
+            Fault::NoLayerScalar => f.write_str("the scalar of the layer outputs is missing"),
+            Fault::NoSelfConditioning => f.write_str("the previous prediction is not fed back"),
+            Fault::LogitsShifted(1) => f.write_str("logits are shifted by one position: row i is row i + 1"),
+            Fault::LogitsShifted(_) => f.write_str("logits are shifted by one position: row i is row i - 1"),
+            Fault::LastLayerNormed => f.write_str(
+                "the output of the last layer is compared after the final norm (as transformers gives it)",
+            ),
+        }
+    }
+}
+
+/// Bases that models have.
+const BASES: [f64; 6] = [10_000.0, 50_000.0, 500_000.0, 600_000.0, 1_000_000.0, 8_000_000.0];
+
+/// A weight's name without its layer and without the ending of a part.
+fn kind(name: &str) -> &str {
+    let name = name.split('[').next().unwrap_or(name);
+    match name.strip_prefix("blk.").and_then(|n| n.split_once('.')) {
+        Some((layer, rest)) if layer.bytes().all(|b| b.is_ascii_digit()) => rest,
+        _ => name,
+    }
+}
+
+/// A fault in the programs of a model.
+#[derive(Debug)]
+pub(super) struct Applied {
+    fault: Fault,
+    /// Weights that take each other's place.
+    instead: Vec<(WeightId, WeightId)>,
+    changed: AtomicBool,
+}
+
+impl Applied {
+    /// Opens the model with a fault.
+    ///
+    /// # Errors
+    /// Those of [`Model::from_gguf`].
+    pub(super) fn open(
+        gguf: &Gguf,
+        options: &LoadOptions,
+        fault: &Fault,
+    ) -> Result<(Model, Arc<Applied>), Error> {
+        let edited = fault.edited(gguf.metadata());
+        let changed = AtomicBool::new(edited.is_some());
+        let gguf = edited.map_or_else(|| gguf.clone(), |metadata| gguf.with_metadata(metadata));
+        let mut instead = Vec::new();
+        let mut model = Model::with_weights(gguf.clone(), options, &mut |table| {
+            instead = exchanged(fault, table, gguf.metadata())?;
+            Ok(())
+        })?;
+        let applied = Arc::new(Applied { fault: fault.clone(), instead, changed });
+        model.rewrite = Some(applied.clone());
+        Ok((model, applied))
+    }
+
+    /// Whether anything was different in the passes so far.
+    pub(super) fn changed(&self) -> bool {
+        self.changed.load(Ordering::Relaxed)
+    }
+
+    /// Whether the weight `id` is of this kind.
+    fn is(b: &ProgramBuilder, id: Option<WeightId>, wanted: &str) -> bool {
+        id.and_then(|id| b.weights().get(id).ok()).is_some_and(|w| kind(&w.name) == wanted)
+    }
+
+    /// The weight in whose place another one stands.
+    fn weight(&self, id: WeightId) -> WeightId {
+        self.instead.iter().find(|(from, _)| *from == id).map_or(id, |(_, to)| *to)
+    }
+
+    /// What `op` becomes, where it stays one op; `None` where it is left alone or becomes several.
+    fn op(&self, b: &ProgramBuilder, op: &Op) -> Option<Op> {
+        let mut op = op.clone();
+        let before = op.clone();
+        match (&self.fault, &mut op) {
+            (Fault::CausalMask, Op::Attention(o)) => {
+                let window = match o.mask {
+                    Mask::Canvas { prefix } => prefix,
+                    _ => None,
+                };
+                if !matches!(o.mask, Mask::Causal { .. }) {
+                    o.mask = Mask::Causal { window };
+                }
+            }
+            (Fault::FullMask, Op::Attention(o)) if !matches!(o.mask, Mask::Canvas { .. }) => {
+                o.mask = Mask::Canvas { prefix: None };
+            }
+            (Fault::NoWindow, Op::Attention(o)) => match &mut o.mask {
+                Mask::Causal { window: w } | Mask::Canvas { prefix: w } => *w = None,
+                Mask::Blocks { .. } => {}
+            },
+            (Fault::RopeStyle, Op::Rope(o)) => {
+                o.style = match o.style {
+                    RopeStyle::Neox => RopeStyle::Interleaved,
+                    RopeStyle::Interleaved => RopeStyle::Neox,
+                };
+            }
+            (Fault::NoRope, Op::Rope(o)) => return Some(copy(o.x, o.out)),
+            (Fault::NormMissing(name), Op::RmsNorm(o)) if Self::is(b, o.weight, name) => {
+                return Some(copy(o.x, o.out));
+            }
+            (Fault::NoAttentionScale, Op::Attention(o)) => o.scale = 1.0,
+            (Fault::AttentionScale, Op::Attention(o)) if o.scale == 1.0 => {
+                o.scale = (o.head_dim as f64).sqrt().recip();
+            }
+            (Fault::BiasMissing(name), Op::MatMul(o)) if Self::is(b, o.bias, name) => o.bias = None,
+            (Fault::KeyValueSwapped | Fault::ValueTransposed, Op::MatMul(o)) => {
+                o.w = self.weight(o.w);
+                o.bias = o.bias.map(|bias| self.weight(bias));
+            }
+            (Fault::GateUpSwapped, Op::Glu(o)) => std::mem::swap(&mut o.gate, &mut o.up),
+            (Fault::GateUpSwapped, Op::MoeExperts(o)) => {
+                if let GateUp::Split { gate, up } = &mut o.gate_up {
+                    std::mem::swap(gate, up);
+                }
+            }
+            (Fault::Activation, Op::Glu(o)) => o.act = other(o.act),
+            (Fault::Activation, Op::MoeExperts(o)) => o.act = other(o.act),
+            (Fault::RouterOnNormed, Op::RmsNorm(o)) if Self::is(b, o.weight, "ffn_gate_inp.scale") => {
+                // The norm of the experts comes right before it and reads the same.
+                let normed = b.ops().iter().rev().find_map(|op| match op {
+                    Op::RmsNorm(n) if n.x == o.x => Some(n.out),
+                    _ => None,
+                });
+                o.x = normed.unwrap_or(o.x);
+            }
+            (Fault::RouterOnStream, Op::MatMul(o)) if Self::is(b, Some(o.w), "ffn_gate_inp.weight") => {
+                let stream = b.ops().iter().rev().find_map(|op| match op {
+                    Op::RmsNorm(n) if n.out == o.x => Some(n.x),
+                    _ => None,
+                });
+                o.x = stream.unwrap_or(o.x);
+            }
+            (Fault::RouterSum, Op::MoeRoute(o)) => o.routing.renormalize = !o.routing.renormalize,
+            (Fault::RouterScore, Op::MoeRoute(o)) => {
+                o.routing.score = match o.routing.score {
+                    RouterScore::Softmax => RouterScore::Sigmoid,
+                    RouterScore::Sigmoid => RouterScore::Softmax,
+                };
+            }
+            (Fault::RouterBias, Op::MoeRoute(o)) => o.routing.bias = None,
+            (Fault::RouterGroups, Op::MoeRoute(o)) => o.routing.groups = None,
+            (Fault::ExpertScale, Op::MoeRoute(o)) => o.routing.expert_scale = None,
+            (Fault::ExpertScale, Op::Scale(o)) => {
+                let routed = |op: &Op| matches!(op, Op::MoeRoute(r) if r.weights == o.x);
+                if b.ops().iter().any(routed) {
+                    o.by = Factor::Const(1.0);
+                }
+            }
+            (Fault::EmbeddingScale, Op::Embed(o)) => o.scale = 1.0,
+            (Fault::NoSoftcap, Op::Softcap(o)) => return Some(copy(o.x, o.out)),
+            (Fault::NoSoftcap, Op::TokenStats(o)) => {
+                if let Some(head) = &mut o.logits.head {
+                    head.softcap = None;
+                }
+            }
+            (Fault::LayerScalarSwapped, Op::Scale(o)) => {
+                if let Factor::Scalar(w) = &mut o.by {
+                    *w = self.weight(*w);
+                }
+            }
+            (Fault::NoLayerScalar, Op::Scale(o)) if matches!(o.by, Factor::Scalar(_)) => {
+                o.by = Factor::Const(1.0);
+            }
+            (Fault::NoSelfConditioning, Op::Add(o)) => {
+                let down = |op: &Op| matches!(op, Op::MatMul(m) if m.out == o.b && Self::is(b, Some(m.w), "self_cond_down.weight"));
+                if b.ops().iter().any(down) {
+                    return Some(copy(o.a, o.out));
+                }
+            }
+            _ => {}
+        }
+        (op != before).then_some(op)
+    }
+}
+
+/// `out = x`.
+fn copy(x: Val, out: Val) -> Op {
+    Scale { x, by: Factor::Const(1.0), out }.into()
+}
+
+fn other(act: Activation) -> Activation {
+    match act {
+        Activation::GeluTanh => Activation::Silu,
+        Activation::Silu => Activation::GeluTanh,
+    }
+}
+
+impl Rewrite for Applied {
+    fn append(&self, b: &mut ProgramBuilder, op: Op) -> Result<(), ComputeError> {
+        if let Some(op) = self.op(b, &op) {
+            self.changed.store(true, Ordering::Relaxed);
+            return b.append(op);
+        }
+        match (&self.fault, &op) {
+            (Fault::NormTwice(name), Op::RmsNorm(o)) if Self::is(b, o.weight, name) => {
+                self.changed.store(true, Ordering::Relaxed);
+                let x = b.rms_norm(o.x, o.weight, o.eps, o.group)?;
+                b.append(RmsNorm { x, ..o.clone() })
+            }
+            (Fault::NormPlusOne, Op::RmsNorm(o)) if o.weight.is_some() => {
+                self.changed.store(true, Ordering::Relaxed);
+                let plain = b.rms_norm(o.x, None, o.eps, o.group)?;
+                let weighted = b.rms_norm(o.x, o.weight, o.eps, o.group)?;
+                b.append(Add { a: plain, b: weighted, out: o.out })
+            }
+            _ => b.append(op),
+        }
+    }
+}
+
+/// Weights that stand in each other's place under a fault; those that do not exist yet are added to the table.
+fn exchanged(
+    fault: &Fault,
+    table: &mut WeightTable,
+    metadata: &Metadata,
+) -> Result<Vec<(WeightId, WeightId)>, ComputeError> {
+    let names: Vec<String> = table.iter().map(|w| w.name.clone()).collect();
+    let id = |i: usize| WeightId(i as u32);
+    let find = |name: &str| names.iter().position(|n| n == name).map(id);
+    let pairs = |from: &str, to: &str| -> Vec<(WeightId, WeightId)> {
+        let other = |name: &str| name.contains(from).then(|| name.replacen(from, to, 1));
+        let pair = |name: &String| Some((find(name)?, find(&other(name)?)?));
+        let there: Vec<(WeightId, WeightId)> = names.iter().filter_map(pair).collect();
+        there.iter().flat_map(|&(a, b)| [(a, b), (b, a)]).collect()
+    };
+    // Of one matrix for queries, keys and values, the parts.
+    let parts = |whole: &str| -> Vec<WeightId> {
+        let of = |n: &String| n.split_once('[').is_some_and(|(base, _)| base == whole);
+        (0..names.len()).filter(|&i| of(&names[i])).map(id).collect()
+    };
+    let fused: Vec<[WeightId; 3]> =
+        names.iter().filter_map(|n| parts(n.split_once("[0..")?.0).try_into().ok()).collect();
+    match fault {
+        Fault::KeyValueSwapped => {
+            let mut all = pairs(".attn_k.", ".attn_v.");
+            all.extend(fused.iter().flat_map(|&[_, k, v]| [(k, v), (v, k)]));
+            let shape = |w: WeightId| table.get(w).ok().map(|w| (w.rows, w.cols));
+            all.retain(|&(a, b)| shape(a) == shape(b));
+            Ok(all)
+        }
+        Fault::LayerScalarSwapped => Ok(pairs(".enc_layer_output_scale.", ".layer_output_scale.")),
+        Fault::ValueTransposed => {
+            let values = (0..names.len()).filter(|&i| names[i].contains(".attn_v.")).map(id);
+            let values: Vec<WeightId> = values.chain(fused.iter().map(|&[_, _, v]| v)).collect();
+            let mut all = Vec::new();
+            for from in values {
+                let w = table.get(from)?.clone();
+                let across = if w.rows > 1 { w.rows } else { w.cols };
+                let heads = kv_heads(metadata, &w.name).filter(|&n| n > 1 && across.is_multiple_of(n));
+                if let Some(heads) = heads {
+                    all.push((from, table.add(transposed(w, heads))?));
+                }
+            }
+            Ok(all)
+        }
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// Key and value heads of the layer that a weight belongs to; the file has been loaded, so its keys are sound.
+fn kv_heads(metadata: &Metadata, weight: &str) -> Option<usize> {
+    let layer: usize = weight.strip_prefix("blk.")?.split('.').next()?.parse().ok()?;
+    let h = Hyper::new(metadata, arch_of(metadata).ok()?.name);
+    let n_layers = h.size("block_count", 1024).ok()?;
+    let of = |name: &str| h.size_per_layer(name, n_layers, 1 << 16).ok();
+    of("attention.head_count_kv").or_else(|| of("attention.head_count"))?.get(layer).copied()
+}
+
+/// The output features of a weight in another order: those of head `h` and channel `c` where channel `c` of head `h`
+/// is taken for channel `h` of head `c`.
+fn transposed(w: Weight, heads: usize) -> Weight {
+    let features = if w.rows > 1 { w.rows } else { w.cols };
+    let size = w.bytes.len() / features;
+    let channels = features / heads;
+    let from = |i: usize| (i % channels) * heads + i / channels;
+    let bytes: Vec<u8> =
+        (0..features).flat_map(|i| &w.bytes[from(i) * size..(from(i) + 1) * size]).copied().collect();
+    Weight { name: format!("{} (transposed)", w.name), bytes: bytes.into(), ..w }
+}
