@@ -41,6 +41,7 @@ fn main() -> ExitCode {
         Some(Command::Detokenize(args)) => cmd::tokenize::detokenize(&args, out),
         Some(Command::Trace(args)) => cmd::trace::main(&args, out),
         Some(Command::Compare(args)) => cmd::compare::main(&args, out),
+        Some(Command::Diagnose(args)) => cmd::diagnose::main(&args, out),
         Some(Command::Replay(args)) => cmd::replay::main(&args, out),
         Some(Command::Verify(args)) => cmd::verify::main(&args, out),
         Some(Command::Synth(args)) => cmd::synth::main(&args, out),

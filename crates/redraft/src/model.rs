@@ -4,14 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use redraft_compute::{
-    Backend, BackendOptions, ComputeError, KvType, Numerics, Precision, Rewrite, WeightTable, backend,
-    fastest,
+    Backend, BackendOptions, ComputeError, KvType, Numerics, Precision, WeightTable, backend, fastest,
 };
 use redraft_gguf::{Bytes, Gguf, OpenOptions};
 use sha2::{Digest as _, Sha256};
 
 use crate::Error;
 use crate::arch::{Arch, ArchSpec, Reading, Shape, arch_of};
+use crate::diagnose::Applied;
 use crate::engine::Session;
 use crate::sampler::{Params, SamplerSpec};
 use crate::tokenizer::Tokenizer;
@@ -67,8 +67,8 @@ pub struct Model {
     pub(crate) weights: Arc<WeightTable>,
     pub(crate) backend: Box<dyn Backend>,
     pub(crate) numerics: Numerics,
-    /// What passes are put together with, where a mistake is tried out.
-    pub(crate) rewrite: Option<Arc<dyn Rewrite>>,
+    /// A mistake that is tried out.
+    pub(crate) mistake: Option<Arc<Applied>>,
     kv_type: KvType,
     pub(crate) kv_budget: usize,
     tokenizer: Arc<Tokenizer>,
@@ -150,7 +150,7 @@ impl Model {
             weights,
             backend,
             numerics,
-            rewrite: None,
+            mistake: None,
             kv_type,
             kv_budget,
             tokenizer,

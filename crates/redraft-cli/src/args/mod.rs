@@ -66,6 +66,7 @@ pub(crate) enum Command {
     Detokenize(cmd::tokenize::DetokenizeArgs),
     Trace(Box<cmd::trace::Args>),
     Compare(cmd::compare::Args),
+    Diagnose(cmd::diagnose::Args),
     Replay(cmd::replay::Args),
     Verify(cmd::verify::Args),
     Synth(cmd::synth::Args),

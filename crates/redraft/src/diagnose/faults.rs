@@ -8,7 +8,7 @@ use redraft_compute::op::{Activation, Add, Factor, GateUp, Mask, RmsNorm, RopeSt
 use redraft_compute::{ComputeError, Op, ProgramBuilder, Rewrite, Val, Weight, WeightId, WeightTable};
 use redraft_gguf::{Gguf, Metadata, Value};
 
-use crate::arch::{Hyper, arch_of};
+use crate::arch::{Hyper, Reading, arch_of};
 use crate::{Error, LoadOptions, Model};
 
 /// A mistake.
@@ -20,6 +20,10 @@ pub enum Fault {
     FullMask,
     /// Layers with a sliding window see everything.
     NoWindow,
+    /// Sliding windows are one key wider.
+    WindowPlusOne,
+    /// Positions are counted from 0 in each pass.
+    PositionsRestart,
     /// Neighbouring channels are rotated together instead of halves of a head, or the other way round.
     RopeStyle,
     /// Queries and keys are not rotated.
@@ -30,26 +34,48 @@ pub enum Fault {
     NormMissing(String),
     /// A norm that is applied twice.
     NormTwice(String),
+    /// The weight of a norm is left out.
+    NormUnweighted(String),
+    /// The norms of query and key heads are left out.
+    HeadNormsMissing,
+    /// Norms that have no weight are left out: those of heads, or those of whole rows.
+    PlainNormMissing {
+        /// Of heads.
+        heads: bool,
+    },
     /// Norms multiply by `1 + weight`.
     NormPlusOne,
+    /// Another number is added to the mean of squares in norms.
+    NormEpsilon(f32),
     /// Scores are multiplied by 1.
     NoAttentionScale,
     /// Scores are divided by the root of the head size where they should not be.
     AttentionScale,
     /// A bias that is left out: its name without its layer.
     BiasMissing(String),
+    /// All biases of projections are left out.
+    BiasesMissing,
     /// Keys and values are exchanged.
     KeyValueSwapped,
     /// Channels of the values stand in another order: head by head instead of channel by channel, or the other way round.
     ValueTransposed,
-    /// Gate and up projections are exchanged.
-    GateUpSwapped,
+    /// Gate and up projections are exchanged: in dense blocks, in experts.
+    GateUpSwapped {
+        /// In dense blocks.
+        dense: bool,
+        /// In experts.
+        experts: bool,
+    },
     /// Another activation: SiLU instead of GELU, or the other way round.
     Activation,
     /// The router reads what the experts read, instead of the stream before that norm.
     RouterOnNormed,
     /// The router reads the stream before the norm of the experts.
     RouterOnStream,
+    /// What the router reads is not divided by the root of the width.
+    RouterUnscaled,
+    /// Experts read the norm of the dense block.
+    ExpertsOnDenseNorm,
     /// The weights of the chosen experts are not divided by their sum, or are though they should not.
     RouterSum,
     /// Soft-max instead of sigmoids in the router, or the other way round.
@@ -64,7 +90,7 @@ pub enum Fault {
     EmbeddingScale,
     /// Logits are not capped.
     NoSoftcap,
-    /// A layer's scalar of the prompt is used for the canvas, and that of the canvas for the prompt.
+    /// A layer's scalar of the prompt is used for the canvas, that of the canvas for the prompt.
     LayerScalarSwapped,
     /// The scalar of a layer's output is left out.
     NoLayerScalar,
@@ -83,18 +109,31 @@ impl Fault {
             Fault::CausalMask => ("causal-mask", None),
             Fault::FullMask => ("full-mask", None),
             Fault::NoWindow => ("no-sliding-window", None),
+            Fault::WindowPlusOne => ("window-plus-one", None),
+            Fault::PositionsRestart => ("positions-restart", None),
             Fault::RopeStyle => ("rope-style", None),
             Fault::NoRope => ("no-rope", None),
             Fault::RopeBase(base) => ("rope-base", Some(base.to_string())),
             Fault::NormMissing(w) => ("norm-missing", Some(w.clone())),
             Fault::NormTwice(w) => ("norm-twice", Some(w.clone())),
+            Fault::NormUnweighted(w) => ("norm-unweighted", Some(w.clone())),
+            Fault::HeadNormsMissing => ("norm-missing", Some("heads".into())),
+            Fault::PlainNormMissing { heads: true } => ("plain-norm-missing", Some("heads".into())),
+            Fault::PlainNormMissing { heads: false } => ("plain-norm-missing", Some("rows".into())),
             Fault::NormPlusOne => ("norm-one-plus-weight", None),
+            Fault::NormEpsilon(eps) => ("norm-epsilon", Some(format!("{eps:e}"))),
             Fault::NoAttentionScale => ("no-attention-scale", None),
             Fault::AttentionScale => ("attention-scale", None),
             Fault::BiasMissing(w) => ("bias-missing", Some(w.clone())),
+            Fault::BiasesMissing => ("bias-missing", Some("all".into())),
             Fault::KeyValueSwapped => ("key-value-swapped", None),
             Fault::ValueTransposed => ("value-transposed", None),
-            Fault::GateUpSwapped => ("gate-up-swapped", None),
+            Fault::GateUpSwapped { dense: true, experts: true } => ("gate-up-swapped", None),
+            Fault::GateUpSwapped { dense, .. } => {
+                ("gate-up-swapped", Some(if *dense { "dense" } else { "experts" }.into()))
+            }
+            Fault::RouterUnscaled => ("router-unscaled", None),
+            Fault::ExpertsOnDenseNorm => ("experts-on-dense-norm", None),
             Fault::Activation => ("activation", None),
             Fault::RouterOnNormed => ("router-on-normed-stream", None),
             Fault::RouterOnStream => ("router-on-raw-stream", None),
@@ -124,14 +163,27 @@ impl Fault {
             Fault::CausalMask,
             Fault::FullMask,
             Fault::NoWindow,
+            Fault::WindowPlusOne,
+            Fault::PositionsRestart,
             Fault::RopeStyle,
             Fault::NoRope,
+            Fault::HeadNormsMissing,
+            Fault::PlainNormMissing { heads: true },
+            Fault::PlainNormMissing { heads: false },
             Fault::NormPlusOne,
+            Fault::NormEpsilon(1e-12),
+            Fault::NormEpsilon(1e-6),
+            Fault::NormEpsilon(1e-5),
+            Fault::BiasesMissing,
             Fault::NoAttentionScale,
             Fault::AttentionScale,
             Fault::KeyValueSwapped,
             Fault::ValueTransposed,
-            Fault::GateUpSwapped,
+            Fault::GateUpSwapped { dense: true, experts: true },
+            Fault::GateUpSwapped { dense: true, experts: false },
+            Fault::GateUpSwapped { dense: false, experts: true },
+            Fault::RouterUnscaled,
+            Fault::ExpertsOnDenseNorm,
             Fault::Activation,
             Fault::RouterOnNormed,
             Fault::RouterOnStream,
@@ -159,9 +211,24 @@ impl Fault {
             } else if name.contains("norm") || name.ends_with("ffn_gate_inp.scale") {
                 all.push(Fault::NormMissing(name.into()));
                 all.push(Fault::NormTwice(name.into()));
+                all.push(Fault::NormUnweighted(name.into()));
             }
         }
         all
+    }
+
+    /// Whether it can be in passes of one kind alone: those of weights and metadata are everywhere.
+    fn is_of_a_pass(&self) -> bool {
+        !matches!(
+            self,
+            Fault::RopeBase(_)
+                | Fault::KeyValueSwapped
+                | Fault::ValueTransposed
+                | Fault::LogitsShifted(_)
+                | Fault::LastLayerNormed
+                | Fault::NoSoftcap
+                | Fault::NoSelfConditioning
+        )
     }
 
     /// Metadata that say what the fault would have made of them, for those that are a number of the file.
@@ -186,6 +253,8 @@ impl fmt::Display for Fault {
             Fault::CausalMask => f.write_str("a causal mask where positions should see each other both ways"),
             Fault::FullMask => f.write_str("a full mask where positions should not see what follows"),
             Fault::NoWindow => f.write_str("no sliding window"),
+            Fault::WindowPlusOne => f.write_str("sliding windows are one key too wide"),
+            Fault::PositionsRestart => f.write_str("positions are counted from 0 in each pass"),
             Fault::RopeStyle => f.write_str(
                 "the other style of RoPE (neighbouring channels instead of halves, or the reverse)",
             ),
@@ -193,17 +262,33 @@ impl fmt::Display for Fault {
             Fault::RopeBase(base) => write!(f, "a RoPE base of {base}"),
             Fault::NormMissing(name) => write!(f, "the norm {name} is missing"),
             Fault::NormTwice(name) => write!(f, "the norm {name} is applied twice"),
+            Fault::NormUnweighted(name) => write!(f, "the weight of the norm {name} is ignored"),
+            Fault::HeadNormsMissing => f.write_str("the norms of query and key heads are missing"),
+            Fault::PlainNormMissing { heads: true } => {
+                f.write_str("the norm of heads that has no weight is missing")
+            }
+            Fault::PlainNormMissing { heads: false } => f.write_str("the norm that has no weight is missing"),
+            Fault::NormEpsilon(eps) => write!(f, "an epsilon of {eps:e} in norms"),
             Fault::NormPlusOne => f.write_str("norms multiply by 1 + weight instead of the weight"),
             Fault::NoAttentionScale => f.write_str("attention scores are not scaled"),
             Fault::AttentionScale => f.write_str(
                 "attention scores are divided by the root of the head size, which this model does not do",
             ),
             Fault::BiasMissing(name) => write!(f, "the bias {name} is missing"),
+            Fault::BiasesMissing => f.write_str("the biases of the projections are missing"),
             Fault::KeyValueSwapped => f.write_str("key and value projections are exchanged"),
             Fault::ValueTransposed => {
                 f.write_str("the channels of the values are transposed (heads and channels)")
             }
-            Fault::GateUpSwapped => f.write_str("gate and up projections are exchanged"),
+            Fault::GateUpSwapped { dense, experts } => f.write_str(match (dense, experts) {
+                (true, false) => "gate and up projections of the dense blocks are exchanged",
+                (false, true) => "gate and up projections of the experts are exchanged",
+                _ => "gate and up projections are exchanged",
+            }),
+            Fault::RouterUnscaled => {
+                f.write_str("what the router reads is not divided by the root of the width")
+            }
+            Fault::ExpertsOnDenseNorm => f.write_str("the experts read the norm of the dense block"),
             Fault::Activation => f.write_str("the wrong activation (SiLU or GELU)"),
             Fault::RouterOnNormed => {
                 f.write_str("the router reads the normed input of the experts instead of the residual stream")
@@ -219,7 +304,7 @@ impl fmt::Display for Fault {
             Fault::EmbeddingScale => f.write_str("embeddings are not multiplied by the root of the width"),
             Fault::NoSoftcap => f.write_str("logits are not soft-capped"),
             Fault::LayerScalarSwapped => f.write_str(
-                "the layer scalars of prompt and canvas are exchanged (the encoder's is used for the canvas)",
+                "the layer scalar of the other kind of pass is used (the encoder's for the canvas, or the reverse)",
             ),
             Fault::NoLayerScalar => f.write_str("the scalar of the layer outputs is missing"),
             Fault::NoSelfConditioning => f.write_str("the previous prediction is not fed back"),
@@ -244,10 +329,65 @@ fn kind(name: &str) -> &str {
     }
 }
 
+/// A kind of pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pass {
+    /// Over what comes before a canvas.
+    Prompt,
+    /// Over a canvas.
+    Canvas,
+}
+
+/// A mistake, in all passes or in those of a kind, which programs often have separate code for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mistake {
+    /// What is wrong.
+    pub fault: Fault,
+    /// Where, if not everywhere.
+    pub only: Option<Pass>,
+}
+
+impl Mistake {
+    /// In JSON: without spaces.
+    pub fn name(&self) -> String {
+        let pass = match self.only {
+            None => "",
+            Some(Pass::Prompt) => "prompt/",
+            Some(Pass::Canvas) => "canvas/",
+        };
+        format!("{pass}{}", self.fault.name())
+    }
+
+    /// The faults everywhere, then, where a model reads its prompt apart, in passes of one kind.
+    pub(super) fn all(model: &Model) -> Vec<Mistake> {
+        let faults = Fault::all(model);
+        let kinds: &[Option<Pass>] = match model.shape().reading {
+            Reading::Cached => &[None, Some(Pass::Canvas), Some(Pass::Prompt)],
+            Reading::Blocks | Reading::Whole => &[None],
+        };
+        let of = |&only: &Option<Pass>| {
+            let here = faults.iter().filter(move |f| only.is_none() || f.is_of_a_pass());
+            here.map(move |fault| Mistake { fault: fault.clone(), only })
+        };
+        kinds.iter().flat_map(of).collect()
+    }
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fault.fmt(f)?;
+        match self.only {
+            None => Ok(()),
+            Some(Pass::Prompt) => f.write_str(", in passes over the prompt"),
+            Some(Pass::Canvas) => f.write_str(", in passes over a canvas"),
+        }
+    }
+}
+
 /// A fault in the programs of a model.
 #[derive(Debug)]
-pub(super) struct Applied {
-    fault: Fault,
+pub(crate) struct Applied {
+    mistake: Mistake,
     /// Weights that take each other's place.
     instead: Vec<(WeightId, WeightId)>,
     changed: AtomicBool,
@@ -261,8 +401,9 @@ impl Applied {
     pub(super) fn open(
         gguf: &Gguf,
         options: &LoadOptions,
-        fault: &Fault,
+        mistake: &Mistake,
     ) -> Result<(Model, Arc<Applied>), Error> {
+        let fault = &mistake.fault;
         let edited = fault.edited(gguf.metadata());
         let changed = AtomicBool::new(edited.is_some());
         let gguf = edited.map_or_else(|| gguf.clone(), |metadata| gguf.with_metadata(metadata));
@@ -271,14 +412,30 @@ impl Applied {
             instead = exchanged(fault, table, gguf.metadata())?;
             Ok(())
         })?;
-        let applied = Arc::new(Applied { fault: fault.clone(), instead, changed });
-        model.rewrite = Some(applied.clone());
+        let applied = Arc::new(Applied { mistake: mistake.clone(), instead, changed });
+        model.mistake = Some(Arc::clone(&applied));
         Ok((model, applied))
     }
 
     /// Whether anything was different in the passes so far.
     pub(super) fn changed(&self) -> bool {
         self.changed.load(Ordering::Relaxed)
+    }
+
+    /// Puts a pass together as it is with the mistake; nothing where it is right.
+    pub(crate) fn of_pass(self: &Arc<Applied>, pass: Pass) -> Option<Arc<dyn Rewrite>> {
+        let wrong = self.mistake.only.is_none_or(|only| only == pass);
+        wrong.then(|| Arc::clone(self) as Arc<dyn Rewrite>)
+    }
+
+    /// The position at which a pass after so many begins.
+    pub(crate) fn first_position(&self, pass: Pass, n_past: usize) -> usize {
+        let wrong = self.mistake.only.is_none_or(|only| only == pass);
+        if n_past == 0 || self.mistake.fault != Fault::PositionsRestart || !wrong {
+            return n_past;
+        }
+        self.changed.store(true, Ordering::Relaxed);
+        0
     }
 
     /// Whether the weight `id` is of this kind.
@@ -295,16 +452,14 @@ impl Applied {
     fn op(&self, b: &ProgramBuilder, op: &Op) -> Option<Op> {
         let mut op = op.clone();
         let before = op.clone();
-        match (&self.fault, &mut op) {
-            (Fault::CausalMask, Op::Attention(o)) => {
-                let window = match o.mask {
-                    Mask::Canvas { prefix } => prefix,
-                    _ => None,
-                };
-                if !matches!(o.mask, Mask::Causal { .. }) {
-                    o.mask = Mask::Causal { window };
-                }
+        match (&self.mistake.fault, &mut op) {
+            (Fault::CausalMask, Op::Attention(o)) if !matches!(o.mask, Mask::Causal { .. }) => {
+                o.mask = Mask::Causal { window: None };
             }
+            (Fault::WindowPlusOne, Op::Attention(o)) => match &mut o.mask {
+                Mask::Causal { window: Some(w) } | Mask::Canvas { prefix: Some(w) } => *w += 1,
+                _ => {}
+            },
             (Fault::FullMask, Op::Attention(o)) if !matches!(o.mask, Mask::Canvas { .. }) => {
                 o.mask = Mask::Canvas { prefix: None };
             }
@@ -322,6 +477,19 @@ impl Applied {
             (Fault::NormMissing(name), Op::RmsNorm(o)) if Self::is(b, o.weight, name) => {
                 return Some(copy(o.x, o.out));
             }
+            (Fault::NormUnweighted(name), Op::RmsNorm(o)) if Self::is(b, o.weight, name) => o.weight = None,
+            (Fault::HeadNormsMissing, Op::RmsNorm(o))
+                if ["attn_q_norm.weight", "attn_k_norm.weight"].iter().any(|n| Self::is(b, o.weight, n)) =>
+            {
+                return Some(copy(o.x, o.out));
+            }
+            (Fault::PlainNormMissing { heads }, Op::RmsNorm(o))
+                if o.weight.is_none() && (o.group < o.x.cols()) == *heads =>
+            {
+                return Some(copy(o.x, o.out));
+            }
+            (Fault::NormEpsilon(eps), Op::RmsNorm(o)) => o.eps = *eps,
+            (Fault::BiasesMissing, Op::MatMul(o)) => o.bias = None,
             (Fault::NoAttentionScale, Op::Attention(o)) => o.scale = 1.0,
             (Fault::AttentionScale, Op::Attention(o)) if o.scale == 1.0 => {
                 o.scale = (o.head_dim as f64).sqrt().recip();
@@ -331,11 +499,23 @@ impl Applied {
                 o.w = self.weight(o.w);
                 o.bias = o.bias.map(|bias| self.weight(bias));
             }
-            (Fault::GateUpSwapped, Op::Glu(o)) => std::mem::swap(&mut o.gate, &mut o.up),
-            (Fault::GateUpSwapped, Op::MoeExperts(o)) => {
-                if let GateUp::Split { gate, up } = &mut o.gate_up {
-                    std::mem::swap(gate, up);
+            (Fault::GateUpSwapped { dense: true, .. }, Op::Glu(o)) => std::mem::swap(&mut o.gate, &mut o.up),
+            (Fault::GateUpSwapped { experts: true, .. }, Op::MoeExperts(o)) => match &mut o.gate_up {
+                GateUp::Split { gate, up } => std::mem::swap(gate, up),
+                GateUp::Fused(w) => *w = self.weight(*w),
+            },
+            (Fault::RouterUnscaled, Op::Scale(o)) => {
+                let of_router = |op: &Op| matches!(op, Op::RmsNorm(n) if n.out == o.x && Self::is(b, n.weight, "ffn_gate_inp.scale"));
+                if b.ops().iter().any(of_router) {
+                    o.by = Factor::Const(1.0);
                 }
+            }
+            (Fault::ExpertsOnDenseNorm, Op::MoeExperts(o)) => {
+                let dense = b.ops().iter().rev().find_map(|op| match op {
+                    Op::RmsNorm(n) if Self::is(b, n.weight, "ffn_norm.weight") => Some(n.out),
+                    _ => None,
+                });
+                o.x = dense.unwrap_or(o.x);
             }
             (Fault::Activation, Op::Glu(o)) => o.act = other(o.act),
             (Fault::Activation, Op::MoeExperts(o)) => o.act = other(o.act),
@@ -415,7 +595,7 @@ impl Rewrite for Applied {
             self.changed.store(true, Ordering::Relaxed);
             return b.append(op);
         }
-        match (&self.fault, &op) {
+        match (&self.mistake.fault, &op) {
             (Fault::NormTwice(name), Op::RmsNorm(o)) if Self::is(b, o.weight, name) => {
                 self.changed.store(true, Ordering::Relaxed);
                 let x = b.rms_norm(o.x, o.weight, o.eps, o.group)?;
@@ -477,8 +657,27 @@ fn exchanged(
             }
             Ok(all)
         }
+        Fault::GateUpSwapped { experts: true, .. } => {
+            let stacks: Vec<usize> =
+                (0..names.len()).filter(|&i| names[i].ends_with("ffn_gate_up_exps.weight")).collect();
+            stacks
+                .into_iter()
+                .map(|i| {
+                    let w = table.get(id(i))?.clone();
+                    Ok((id(i), table.add(halves_swapped(w))?))
+                })
+                .collect()
+        }
         _ => Ok(Vec::new()),
     }
+}
+
+/// Each matrix of a stack with its lower half on top.
+fn halves_swapped(w: Weight) -> Weight {
+    let size = w.bytes.len() / w.experts.max(1);
+    let swapped = |m: &[u8]| [&m[size / 2..], &m[..size / 2]].concat();
+    let bytes: Vec<u8> = w.bytes.chunks_exact(size.max(1)).flat_map(swapped).collect();
+    Weight { name: format!("{} (halves swapped)", w.name), bytes: bytes.into(), ..w }
 }
 
 /// Key and value heads of the layer that a weight belongs to; the file has been loaded, so its keys are sound.

@@ -87,25 +87,26 @@ fn table() {
         let plain = Model::from_gguf(gguf.clone(), &LoadOptions::default()).unwrap();
         let has_cache = plain.shape().reading != Reading::Whole;
         let n_layers = plain.shape().n_layers;
-        let faults = Fault::all(&plain);
+        let faults = Mistake::all(&plain);
         let mut runs = Runs { gguf, wanted: with_normed(&golden), has_cache, made: Vec::new() };
         for name in ["logits_f32", "logits_bf16"] {
             if let Some(logits) = golden.tensors.get(name).cloned() {
                 let mut file = golden.clone();
                 file.tensors.retain(|name, t| is_input(name) || t.data.is_int());
                 file.tensors.insert("logits".into(), logits);
-                let d = judge(&file, &faults, n_layers, LIMIT, &mut |what| Ok(runs.get(what))).unwrap();
+                let d =
+                    judge(&file, &faults, n_layers, (LIMIT, None), &mut |what| Ok(runs.get(what))).unwrap();
                 println!("PyTorch {} {name} judged {}: {:?}", case.0, d.rounding.name(), d.verdict);
             }
         }
         for rounding in Rounding::ALL {
             let honest = runs.get(Running::Floor(rounding)).unwrap();
             for fault in std::iter::once(None).chain(faults.iter().map(Some)) {
-                let theirs = match fault {
+                let theirs = match fault.map(|m| &m.fault) {
                     None => Some(honest.clone()),
                     Some(Fault::LogitsShifted(by)) => Some(shifted_logits(&honest, *by)),
                     Some(Fault::LastLayerNormed) => Some(normed_last(&honest, n_layers)),
-                    Some(fault) => runs.get(Running::Fault(fault, rounding)),
+                    Some(_) => runs.get(Running::Fault(fault.unwrap(), rounding)),
                 };
                 let Some(theirs) = theirs else { continue };
                 // With the inputs of the golden.
@@ -113,9 +114,10 @@ fn table() {
                 file.tensors.retain(|name, t| is_input(name) || t.data.is_int());
                 let wanted = |(name, _): &(String, _)| golden.tensors.contains_key(name);
                 file.tensors.extend(theirs.tensors.into_iter().filter(wanted));
-                let d = judge(&file, &faults, n_layers, LIMIT, &mut |what| Ok(runs.get(what))).unwrap();
+                let d =
+                    judge(&file, &faults, n_layers, (LIMIT, None), &mut |what| Ok(runs.get(what))).unwrap();
                 let second = d.tried.get(1).map_or(f64::NAN, |t| t.worst);
-                let want = fault.map_or("rounding".to_string(), Fault::name);
+                let want = fault.map_or("rounding".to_string(), Mistake::name);
                 let (found, how) = match &d.verdict {
                     Verdict::Rounding { worst, at } => {
                         ("rounding".to_string(), format!("{worst:.2} at {at}"))

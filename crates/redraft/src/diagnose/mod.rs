@@ -21,13 +21,13 @@ use redraft_compute::{KvType, Numerics, Precision};
 use redraft_gguf::Gguf;
 use serde::Serialize;
 
-pub use faults::Fault;
+pub(crate) use faults::Applied;
+pub use faults::{Fault, Mistake, Pass};
 
 use crate::arch::Reading;
 use crate::trace::{Elements, TraceFile, is_input, like, place};
 use crate::{Error, LoadOptions, Model};
 use error::{distance, shifted};
-use faults::Applied;
 
 /// A kind of rounding that honest programs do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -100,6 +100,8 @@ pub struct Settings {
     pub truth: Precision,
     /// How many times the floor is still rounding.
     pub limit: f64,
+    /// How theirs was computed, where that is known.
+    pub rounding: Option<Rounding>,
     /// Set from elsewhere to stop between ops.
     pub interrupt: Option<Arc<AtomicBool>>,
 }
@@ -110,7 +112,13 @@ pub const LIMIT: f64 = 3.0;
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { options: LoadOptions::default(), truth: Precision::F64, limit: LIMIT, interrupt: None }
+        Settings {
+            options: LoadOptions::default(),
+            truth: Precision::F64,
+            limit: LIMIT,
+            rounding: None,
+            interrupt: None,
+        }
     }
 }
 
@@ -122,7 +130,7 @@ pub enum Running<'a> {
     /// A kind of rounding.
     Floor(Rounding),
     /// A mistake, with a kind of rounding.
-    Fault(&'a Fault, Rounding),
+    Fault(&'a Mistake, Rounding),
 }
 
 /// One tap. Distances are relative: the median over the rows of `|a - b| / |b|`.
@@ -205,7 +213,7 @@ pub fn diagnose(
         return Err(theirs.wrong(what.into()));
     }
     let model = Model::from_gguf(gguf.clone(), &settings.options)?;
-    let faults = Fault::all(&model);
+    let faults = Mistake::all(&model);
     let has_cache = model.shape().reading != Reading::Whole;
     let n_layers = model.shape().n_layers;
     drop(model);
@@ -231,7 +239,7 @@ pub fn diagnose(
             }
         }
     };
-    judge(theirs, &faults, n_layers, settings.limit, &mut run)
+    judge(theirs, &faults, n_layers, (settings.limit, settings.rounding), &mut run)
 }
 
 /// Runs the passes of a file in some way; nothing where a mistake makes no difference to the program.
@@ -242,9 +250,9 @@ const CLOSEST: usize = 4;
 
 fn judge(
     theirs: &TraceFile,
-    faults: &[Fault],
+    faults: &[Mistake],
     n_layers: usize,
-    limit: f64,
+    (limit, known): (f64, Option<Rounding>),
     run: &mut RunPasses<'_>,
 ) -> Result<Diagnosis, Error> {
     let truth = run(Running::Truth)?.unwrap_or_default();
@@ -265,7 +273,8 @@ fn judge(
         ratio: 0.0,
     };
     let mut taps: Vec<Tap> = names.iter().map(tap).collect();
-    let rounding = judged_by(&taps, limit);
+    let kinds: Vec<Rounding> = Rounding::ALL.into_iter().filter(|&r| known.is_none_or(|k| k == r)).collect();
+    let rounding = known.unwrap_or_else(|| judged_by(&taps, limit));
     let mut diagnosis = |rounding: Rounding, verdict: Option<Verdict>, tried: Vec<Tried>| {
         taps.iter_mut().for_each(|tap| tap.ratio = tap.theirs / tap.floors[rounding as usize]);
         let (worst, at) = worst(taps.iter().map(|tap| (tap.ratio, tap.name.as_str())));
@@ -284,7 +293,7 @@ fn judge(
     if matches!(plain.verdict, Verdict::Rounding { .. }) {
         return Ok(plain);
     }
-    let mut result = |fault: &Fault, rounding: Rounding| match fault {
+    let mut result = |fault: &Mistake, rounding: Rounding| match &fault.fault {
         Fault::LogitsShifted(by) => Ok(Some(shifted_logits(&honest[rounding as usize], *by))),
         Fault::LastLayerNormed => Ok(Some(normed_last(&honest[rounding as usize], n_layers))),
         _ => run(Running::Fault(fault, rounding)),
@@ -306,37 +315,46 @@ fn judge(
     }
     all.sort_by(|a, b| a.2.total_cmp(&b.2));
     let mut tried = Vec::new();
+    let mut explained = None;
     for (i, (fault, found, worst, at)) in all.iter().enumerate() {
         let told = |worst, at| Tried { fault: fault.name(), about: fault.to_string(), worst, at };
-        let mut best = (*worst, at.clone(), rounding);
-        if i < CLOSEST {
-            best.0 = f64::INFINITY;
-            for r in Rounding::ALL {
-                let floors: Vec<f64> = match r {
-                    // Both are such programs.
-                    Rounding::F32 => plain.taps.iter().map(|t| 2.0 * t.floors[0]).collect(),
-                    _ => {
-                        let own = result(fault, r)?.unwrap_or_default();
-                        names.iter().map(|name| away(&own, found, name).max(r.unit())).collect()
-                    }
-                };
-                let (worst, at) = far(found, &floors);
-                if worst < best.0 {
-                    best = (worst, at, r);
+        let mut here = told(*worst, at.clone());
+        for &r in if i < CLOSEST { &kinds[..] } else { &[] } {
+            let floors: Vec<f64> = match r {
+                // Both are such programs.
+                Rounding::F32 => plain.taps.iter().map(|t| 2.0 * t.floors[0]).collect(),
+                _ => {
+                    let own = result(fault, r)?.unwrap_or_default();
+                    names.iter().map(|name| away(&own, found, name).max(r.unit())).collect()
                 }
-                if worst <= limit {
-                    break;
+            };
+            let better = names.iter().zip(&floors).filter(|(n, f)| away(theirs, found, n) * TOO_GOOD < **f);
+            if known.is_none() && r != Rounding::F32 && 2 * better.count() > names.len() {
+                continue;
+            }
+            let (worst, at) = far(found, &floors);
+            // A mistake that explains little more than rounding does explains nothing.
+            let without = plain.taps.iter().map(|t| t.theirs / t.floors[r as usize]).fold(0.0, f64::max);
+            if worst <= limit && 2.0 * worst < without {
+                here = told(worst, at);
+                let best = explained.as_ref().is_none_or(|(best, _): &(Tried, _)| worst < best.worst);
+                if best {
+                    explained = Some((here.clone(), r));
                 }
+                break;
             }
         }
-        tried.push((told(best.0, best.1), best.2));
+        tried.push(here);
     }
-    tried.sort_by(|a, b| a.0.worst.total_cmp(&b.0.worst));
-    let (by, verdict) = match tried.first() {
-        Some((best, by)) if best.worst <= limit => (*by, Some(Verdict::Fault(best.clone()))),
-        _ => (rounding, None),
-    };
-    Ok(diagnosis(by, verdict, tried.into_iter().map(|(tried, _)| tried).collect()))
+    tried.sort_by(|a, b| a.worst.total_cmp(&b.worst));
+    Ok(match explained {
+        Some((best, by)) => {
+            // First, whatever others are by a coarser floor.
+            tried.sort_by_key(|t| *t != best);
+            diagnosis(by, Some(Verdict::Fault(best)), tried)
+        }
+        None => diagnosis(rounding, None, tried),
+    })
 }
 
 /// Their results in execution order that the model computes, and the others with what is wrong with them.

@@ -9,6 +9,7 @@ use redraft_compute::{
 
 use super::{Penalties, Place, Session};
 use crate::arch::Noise;
+use crate::diagnose::Pass;
 use crate::sampler::Ask;
 use crate::{Error, Model};
 
@@ -296,7 +297,8 @@ pub(crate) fn prompt(
     let ids = as_input(new, model.shape().vocab_len, "prompt")?;
     let mut b = ProgramBuilder::new(&model.weights, n_past, ids.len());
     b.set_numerics(model.numerics);
-    b.set_rewrite(model.rewrite.clone());
+    let mistake = model.mistake.clone();
+    b.set_rewrite(mistake.as_ref().and_then(|m| m.of_pass(Pass::Prompt)));
     let v = b.input("ids", 1, Kind::Int)?;
     let hidden = model.arch.prompt(&mut b, v)?;
     let predicts = model.shape().predicts_next() && !ids.is_empty();
@@ -318,7 +320,8 @@ pub(crate) fn prompt(
             [of.stats, argmax].into_iter().for_each(|v| b.output(v));
         }
     }
-    let tables = model.arch.position_inputs(n_past, ids.len());
+    let first_position = mistake.map_or(n_past, |m| m.first_position(Pass::Prompt, n_past));
+    let tables = model.arch.position_inputs(first_position, ids.len());
     let mut inputs = vec![InputData::Int(&ids)];
     inputs.extend(tables.iter().map(|t| InputData::F64(t)));
     Ok(run(model, seq, &b.finish(), &inputs, sink)?.argmax.first().copied())
@@ -415,7 +418,8 @@ fn one_pass(
     ids.extend(as_input(pass.tail, vocab_len, "tail")?);
     let mut b = ProgramBuilder::new(&model.weights, n_past, ids.len());
     b.set_numerics(model.numerics);
-    b.set_rewrite(model.rewrite.clone());
+    let mistake = model.mistake.clone();
+    b.set_rewrite(mistake.as_ref().and_then(|m| m.of_pass(Pass::Canvas)));
     let mut inputs = Vec::new();
     let v = b.input("ids", 1, Kind::Int)?;
     inputs.push(InputData::Int(&ids));
@@ -440,7 +444,8 @@ fn one_pass(
             Some(b.token_stats(b.logits(x, None, 1.0))?.0)
         }
     };
-    let tables = model.arch.position_inputs(n_past, ids.len());
+    let first_position = mistake.map_or(n_past, |m| m.first_position(Pass::Canvas, n_past));
+    let tables = model.arch.position_inputs(first_position, ids.len());
     inputs.extend(tables.iter().map(|t| InputData::F64(t)));
     let mut hidden = model.arch.canvas(&mut b, v, previous)?; // [T, d_model]
 
