@@ -80,75 +80,143 @@ impl Runs {
     }
 }
 
-#[test]
-fn table() {
-    for case in CASES {
-        let (gguf, golden) = open(case);
-        let plain = Model::from_gguf(gguf.clone(), &LoadOptions::default()).unwrap();
-        let has_cache = plain.shape().reading != Reading::Whole;
-        let n_layers = plain.shape().n_layers;
-        let faults = Mistake::all(&plain);
-        let mut runs = Runs { gguf, wanted: with_normed(&golden), has_cache, made: Vec::new() };
-        for name in ["logits_f32", "logits_bf16"] {
-            if let Some(logits) = golden.tensors.get(name).cloned() {
-                let mut file = golden.clone();
-                file.tensors.retain(|name, t| is_input(name) || t.data.is_int());
-                file.tensors.insert("logits".into(), logits);
-                let d =
-                    judge(&file, &faults, n_layers, (LIMIT, None), &mut |what| Ok(runs.get(what))).unwrap();
-                println!("PyTorch {} {name} judged {}: {:?}", case.0, d.rounding.name(), d.verdict);
+/// What came of a mistake with a kind of rounding.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    /// It was named.
+    Rightly,
+    /// It was called rounding, and it moves nothing by more than that.
+    Hidden,
+}
+
+/// Results of passes with the inputs of `golden`, as somebody's file.
+fn as_file(golden: &TraceFile, results: TraceFile) -> TraceFile {
+    let mut file = golden.clone();
+    file.tensors.retain(|name, t| is_input(name) || t.data.is_int());
+    let wanted = |(name, _): &(String, _)| golden.tensors.contains_key(name);
+    file.tensors.extend(results.tensors.into_iter().filter(wanted));
+    file
+}
+
+/// All mistakes of a case with all kinds of rounding: the name of each, and what came of it.
+fn tell(case: &(&str, &str)) -> Vec<(String, [Option<Told>; 3])> {
+    let (gguf, golden) = open(case);
+    let plain = Model::from_gguf(gguf.clone(), &LoadOptions::default()).unwrap();
+    let has_cache = plain.shape().reading != Reading::Whole;
+    let n_layers = plain.shape().n_layers;
+    let faults = Mistake::all(&plain);
+    let mut runs = Runs { gguf, wanted: with_normed(&golden), has_cache, made: Vec::new() };
+    let judged = |file: &TraceFile, runs: &mut Runs| {
+        judge(file, &faults, n_layers, (LIMIT, None), &mut |what| Ok(runs.get(what))).unwrap()
+    };
+    let mut table: Vec<(String, [Option<Told>; 3])> = Vec::new();
+    let mut seen: Vec<TraceFile> = Vec::new();
+    for fault in &faults {
+        let result = |rounding: Rounding, runs: &mut Runs| match &fault.fault {
+            Fault::LogitsShifted(by) => {
+                runs.get(Running::Floor(rounding)).map(|honest| shifted_logits(&honest, *by))
             }
-        }
+            Fault::LastLayerNormed => {
+                runs.get(Running::Floor(rounding)).map(|honest| normed_last(&honest, n_layers))
+            }
+            _ => runs.get(Running::Fault(fault, rounding)),
+        };
+        // What does nothing, or the same as another mistake, is no case.
+        let Some(found) = result(Rounding::F32, &mut runs).filter(|found| !seen.contains(found)) else {
+            continue;
+        };
+        seen.push(found);
+        let mut row = [None; 3];
         for rounding in Rounding::ALL {
-            let honest = runs.get(Running::Floor(rounding)).unwrap();
-            for fault in std::iter::once(None).chain(faults.iter().map(Some)) {
-                let theirs = match fault.map(|m| &m.fault) {
-                    None => Some(honest.clone()),
-                    Some(Fault::LogitsShifted(by)) => Some(shifted_logits(&honest, *by)),
-                    Some(Fault::LastLayerNormed) => Some(normed_last(&honest, n_layers)),
-                    Some(_) => runs.get(Running::Fault(fault.unwrap(), rounding)),
-                };
-                let Some(theirs) = theirs else { continue };
-                // With the inputs of the golden.
-                let mut file = golden.clone();
-                file.tensors.retain(|name, t| is_input(name) || t.data.is_int());
-                let wanted = |(name, _): &(String, _)| golden.tensors.contains_key(name);
-                file.tensors.extend(theirs.tensors.into_iter().filter(wanted));
-                let d =
-                    judge(&file, &faults, n_layers, (LIMIT, None), &mut |what| Ok(runs.get(what))).unwrap();
-                let second = d.tried.get(1).map_or(f64::NAN, |t| t.worst);
-                let want = fault.map_or("rounding".to_string(), Mistake::name);
-                let (found, how) = match &d.verdict {
-                    Verdict::Rounding { worst, at } => {
-                        ("rounding".to_string(), format!("{worst:.2} at {at}"))
-                    }
-                    Verdict::Fault(t) => {
-                        (t.fault.clone(), format!("{:.2} at {}, next {second:.1}", t.worst, t.at))
-                    }
-                    Verdict::Unexplained { first, ratio, .. } => {
-                        let best = &d.tried[0];
-                        let best = format!("best {} {:.1} at {}", best.fault, best.worst, best.at);
-                        ("unexplained".into(), format!("{ratio:.1} at {first}; {best}"))
-                    }
-                };
-                // A mistake that moves nothing by more than rounding cannot be seen.
-                let hidden = fault.is_some() && found == "rounding" && {
-                    let file = TraceFile { name: "faulty".into(), ..file.clone() };
-                    d.taps.iter().all(|t| {
-                        let at = |f: &TraceFile| f.tensors.get(&t.name).cloned();
-                        let moved = distance(at(&file).as_ref(), at(&honest).as_ref());
-                        moved <= LIMIT * t.floors[d.rounding as usize]
-                    })
-                };
-                let ok = match found == want {
-                    true => "ok ",
-                    false if hidden => "hid",
-                    false => "BAD",
-                };
-                let model = case.0.rsplit('/').next().unwrap();
-                let (r, by) = (rounding.name(), d.rounding.name());
-                println!("{ok} {model} {r} judged {by}: {want} -> {found} ({how})");
+            // Of mistakes in passes of one kind, one rounding is enough.
+            if rounding != Rounding::F32 && fault.only.is_some() {
+                continue;
             }
+            let honest = runs.get(Running::Floor(rounding)).unwrap();
+            let file = as_file(&golden, result(rounding, &mut runs).unwrap());
+            let d = judged(&file, &mut runs);
+            let hidden = || {
+                d.taps.iter().all(|t| {
+                    let moved = distance(file.tensors.get(&t.name), honest.tensors.get(&t.name));
+                    moved <= LIMIT * t.floors[d.rounding as usize]
+                })
+            };
+            row[rounding as usize] = Some(match &d.verdict {
+                Verdict::Fault(t) if t.fault == fault.name() => Told::Rightly,
+                Verdict::Rounding { .. } if hidden() => Told::Hidden,
+                other => panic!("{} {} {}: {other:?}", case.0, fault.name(), rounding.name()),
+            });
         }
+        table.push((fault.name(), row));
+    }
+    for rounding in Rounding::ALL {
+        let file = as_file(&golden, runs.get(Running::Floor(rounding)).unwrap());
+        let d = judged(&file, &mut runs);
+        assert!(matches!(d.verdict, Verdict::Rounding { .. }), "{} {}: {d:?}", case.0, rounding.name());
+    }
+    // Logits of PyTorch, which is another program; a golden's f32 are of a finer kind than bf16's.
+    for (name, kinds) in [("logits_f32", &[Rounding::F32][..]), ("logits_bf16", &Rounding::ALL[1..])] {
+        if let Some(logits) = golden.tensors.get(name).cloned() {
+            let mut file = as_file(&golden, TraceFile::default());
+            file.insert("logits", logits.shape, logits.data);
+            let d = judged(&file, &mut runs);
+            let Verdict::Rounding { worst, .. } = d.verdict else { panic!("{} {name}: {d:?}", case.0) };
+            assert!(kinds.contains(&d.rounding) && worst < LIMIT, "{} {name}: {d:?}", case.0);
+        }
+    }
+    table
+}
+
+/// The table of `docs/diagnose.md`; with `REDRAFT_BLESS` in the environment it is written there.
+#[test]
+fn every_mistake_is_named_and_honest_runs_are_rounding() {
+    let tables: Vec<_> = CASES.iter().map(tell).collect();
+    // Mistakes of a kind (of each norm, of each base, in passes of one kind) stand in one line.
+    let kind = |name: &str| match name.split_once('/') {
+        Some((pass, _)) => format!("{pass}/…"),
+        None => name.split_once(':').map_or(name.to_string(), |(kind, _)| format!("{kind}:…")),
+    };
+    let mut kinds: Vec<String> = Vec::new();
+    for name in tables.iter().flatten().map(|(name, _)| kind(name)) {
+        if !kinds.contains(&name) {
+            kinds.push(name);
+        }
+    }
+    let model = |case: &(&str, &str)| {
+        let file = case.0.rsplit('/').next().unwrap();
+        file.split("-tiny").next().unwrap().to_string()
+    };
+    let models: Vec<String> = CASES.iter().map(model).collect();
+    let mut lines =
+        vec![format!("| | {} |", models.join(" | ")), format!("|---{}|", "|---".repeat(models.len()))];
+    let count = |table: &[(String, [Option<Told>; 3])], wanted: &str, told: Told| {
+        let rows = table.iter().filter(|(name, _)| wanted.is_empty() || kind(name) == wanted);
+        rows.flat_map(|(_, row)| row).filter(|t| **t == Some(told)).count()
+    };
+    for name in kinds {
+        let cell = |table: &Vec<(String, [Option<Told>; 3])>| match (
+            count(table, &name, Told::Rightly),
+            count(table, &name, Told::Hidden),
+        ) {
+            (0, 0) => String::new(),
+            (n, 0) => n.to_string(),
+            (0, k) => format!("({k})"),
+            (n, k) => format!("{n} ({k})"),
+        };
+        let cells: Vec<String> = tables.iter().map(cell).collect();
+        lines.push(format!("| `{name}` | {} |", cells.join(" | ")));
+    }
+    let all: Vec<_> = tables.concat();
+    let (right, hidden) = (count(&all, "", Told::Rightly), count(&all, "", Told::Hidden));
+    lines.push(format!("\n{right} named, {hidden} hidden, {} honest runs called rounding.", 3 * CASES.len()));
+    let table = lines.join("\n");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/diagnose.md");
+    let text = std::fs::read_to_string(&page).unwrap();
+    let (before, rest) = text.split_once("<!-- table -->\n").unwrap();
+    let (found, after) = rest.split_once("\n<!-- end -->").unwrap();
+    if std::env::var_os("REDRAFT_BLESS").is_some() {
+        std::fs::write(&page, format!("{before}<!-- table -->\n{table}\n<!-- end -->{after}")).unwrap();
+    } else {
+        assert_eq!(found, table, "docs/diagnose.md shows another table");
     }
 }

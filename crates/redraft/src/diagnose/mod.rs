@@ -306,16 +306,18 @@ fn judge(
             names.iter().zip(floors).map(|(name, floor)| (away(theirs, found, name) / floor, name.as_str()));
         worst(ratios)
     };
-    let mut all = Vec::new();
+    let mut all: Vec<(&Mistake, TraceFile, f64, String)> = Vec::new();
     for fault in faults {
-        if let Some(found) = result(fault, Rounding::F32)? {
+        // In some models two mistakes are the same.
+        let found = result(fault, Rounding::F32)?;
+        if let Some(found) = found.filter(|found| all.iter().all(|(_, other, ..)| other != found)) {
             let (worst, at) = far(&found, &coarsest);
             all.push((fault, found, worst, at));
         }
     }
     all.sort_by(|a, b| a.2.total_cmp(&b.2));
     let mut tried = Vec::new();
-    let mut explained = None;
+    let mut explained: Option<(Tried, Rounding)> = None;
     for (i, (fault, found, worst, at)) in all.iter().enumerate() {
         let told = |worst, at| Tried { fault: fault.name(), about: fault.to_string(), worst, at };
         let mut here = told(*worst, at.clone());
@@ -337,8 +339,9 @@ fn judge(
             let without = plain.taps.iter().map(|t| t.theirs / t.floors[r as usize]).fold(0.0, f64::max);
             if worst <= limit && 2.0 * worst < without {
                 here = told(worst, at);
-                let best = explained.as_ref().is_none_or(|(best, _): &(Tried, _)| worst < best.worst);
-                if best {
+                // By the finest rounding, which leaves the least to chance.
+                let best = |(best, by): &(Tried, Rounding)| (r, worst) < (*by, best.worst);
+                if explained.as_ref().is_none_or(best) {
                     explained = Some((here.clone(), r));
                 }
                 break;
