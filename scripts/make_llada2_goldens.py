@@ -1,9 +1,11 @@
-"""A tiny LLaDA2 with random weights and what it must compute, in float64 NumPy: testdata/llada2.
+"""Tiny models of LLaDA2 with random weights and what they must compute, in float64 NumPy: testdata/llada2. One is of 2.0 and 2.1,
+one of 2.2, whose experts are chosen for a block of tokens together.
 
     pip install numpy==2.4.6 gguf==0.19.0 && python scripts/make_llada2_goldens.py
 
 Written from "LLaDA2.0: Scaling Up Diffusion Language Models to 100B" and the public modeling code (modeling_llada2_moe.py;
-the router is that of DeepSeek-V3, section 2.1.2). Metadata and tensors have the names of llama.cpp's converter for
+the router is that of DeepSeek-V3, section 2.1.2; that of 2.2 is read in SGLang's pull request 31768, FluxServe, minnow and
+diffuse-cpp). Metadata and tensors have the names of llama.cpp's converter for
 `bailingmoe2`, whose layers these are. The router is written twice, in two ways, and both must agree on every token. The
 script refuses to write goldens in which a rule makes no difference: it breaks each rule once and looks at the logits.
 Two runs write the same bytes.
@@ -24,12 +26,24 @@ import golden_files
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "testdata/llada2"
-FILE = "llada2-tiny.BF16.gguf"
 
 LAYERS, DENSE, WIDTH, HEADS, KV_HEADS, HEAD, ROTATED = 3, 1, 64, 4, 2, 32, 16
 D_FF, D_EXPERT, EXPERTS, TOP, GROUPS, KEPT, SCALE = 96, 16, 32, 4, 8, 4, 2.5
 BLOCK, VOCAB, EPS, BASE, MASK, ROLE_END = 8, 512, 1e-5, 600000.0, 511, 506
 SEED = 7
+# Experts that a block of 2.2 can use, 0 in models before, and tokens that its file names as commands.
+CAPACITY, DELETE, SPLIT = 0, None, None
+
+
+def is_2_2():
+    """What is otherwise in a model of 2.2: few experts for a block, narrow ones, and slower rotation."""
+    global CAPACITY, D_EXPERT, BASE, SEED
+    CAPACITY, D_EXPERT, BASE, SEED = 7, 8, 3e6, 22
+
+
+def model():
+    return "llada2.2-tiny.BF16" if CAPACITY else "llada2-tiny.BF16"
+
 
 
 def exact(x):
@@ -106,14 +120,17 @@ def mask(n, broken):
 def route_by_tensors(p, bias, broken=None):
     """As the public code has it: group scores by the two largest, a mask over groups, the largest of what is left."""
     choice = p if broken == "no bias" else p + bias
-    groups = choice.reshape(len(p), GROUPS, -1)
-    top = np.sort(groups, -1)[..., -(1 if broken == "groups by their best" else 2):].sum(-1)  # [T, groups]
-    kept = np.argsort(-top, -1, kind="stable")[:, :KEPT]
-    open_ = np.zeros(top.shape, bool)
-    np.put_along_axis(open_, kept, True, -1)
-    if broken == "no groups":
-        open_[:] = True
-    masked = np.where(np.repeat(open_, EXPERTS // GROUPS, -1), choice, -np.inf)
+    if CAPACITY and broken not in ("no capacity", "groups alone"):
+        of_block = block_worth(p if broken == "no bias for blocks" else choice, broken)
+        allowed = np.argsort(-of_block, -1, kind="stable")[:, :CAPACITY]
+        open_ = np.zeros((len(of_block), EXPERTS), bool)
+        np.put_along_axis(open_, allowed, True, -1)
+        open_ = open_[(np.arange(len(p)) + shift(broken)) // block_of(broken)]
+        if broken == "groups, too":
+            open_ &= by_groups(choice, broken)
+    else:
+        open_ = by_groups(choice, broken)
+    masked = np.where(open_, choice, -np.inf)
     ids = np.argsort(-masked, -1, kind="stable")[:, :TOP]
     w = np.take_along_axis(choice if broken == "bias in the weights" else p, ids, -1)
     if broken != "not normalised":
@@ -121,18 +138,59 @@ def route_by_tensors(p, bias, broken=None):
     return ids, w if broken == "not scaled" else w * SCALE
 
 
+def shift(broken):
+    """Positions by which the grid of blocks is off."""
+    return 3 if broken == "a grid that begins elsewhere" else 0
+
+
+def block_of(broken):
+    return {"blocks of twice the length for experts": 2 * BLOCK, "every token by itself": 1}.get(broken, BLOCK)
+
+
+def block_worth(choice, broken):
+    """What each expert is worth to each block, [blocks, experts]: rows that are missing at the ends are worth nothing."""
+    n, before = block_of(broken), shift(broken)
+    padded = np.pad(choice, ((before, -(len(choice) + before) % n), (0, 0)), constant_values=-np.inf)
+    blocks = padded.reshape(-1, n, EXPERTS)
+    if broken == "sum instead of maximum":
+        return np.where(np.isfinite(blocks), blocks, 0).sum(1)
+    if broken == "the first token decides":
+        return blocks[:, 0]
+    return blocks.max(1)
+
+
+def by_groups(choice, broken):
+    """The experts of the groups that a token uses, [T, experts]."""
+    groups = choice.reshape(len(choice), GROUPS, -1)
+    top = np.sort(groups, -1)[..., -(1 if broken == "groups by their best" else 2):].sum(-1)  # [T, groups]
+    kept = np.argsort(-top, -1, kind="stable")[:, :KEPT]
+    open_ = np.zeros(top.shape, bool)
+    np.put_along_axis(open_, kept, True, -1)
+    if broken in ("no groups", "no capacity"):
+        open_[:] = True
+    return np.repeat(open_, EXPERTS // GROUPS, -1)
+
+
 def route_by_hand(p, bias):
     """The rule as a person would follow it, one token at a time."""
     all_ids, all_weights = [], []
     size = EXPERTS // GROUPS
-    for scores in p:
+    for at, scores in enumerate(p):
         want = [scores[e] + bias[e] for e in range(EXPERTS)]
-        worth = []
-        for g in range(GROUPS):
-            first, second = sorted(want[g * size:(g + 1) * size], reverse=True)[:2]
-            worth.append((-(first + second), g))
-        used = {g for _, g in sorted(worth)[:KEPT]}
-        ranked = sorted((-want[e], e) for e in range(EXPERTS) if e // size in used)
+        if CAPACITY:
+            # An expert is out when so many others are better for the block.
+            mates = [t for t in range(len(p)) if t // BLOCK == at // BLOCK]
+            keenest = [max(p[t][e] for t in mates) + bias[e] for e in range(EXPERTS)]
+            better = [sum((keenest[o], e) > (keenest[e], o) for o in range(EXPERTS)) for e in range(EXPERTS)]
+            free = [e for e in range(EXPERTS) if better[e] < CAPACITY]
+        else:
+            worth = []
+            for g in range(GROUPS):
+                first, second = sorted(want[g * size:(g + 1) * size], reverse=True)[:2]
+                worth.append((-(first + second), g))
+            used = {g for _, g in sorted(worth)[:KEPT]}
+            free = [e for e in range(EXPERTS) if e // size in used]
+        ranked = sorted((-want[e], e) for e in free)
         ids = [e for _, e in ranked[:TOP]]
         total = sum(scores[e] for e in ids)
         all_ids.append(ids)
@@ -141,8 +199,15 @@ def route_by_hand(p, bias):
 
 
 def margins(p, bias):
-    """How close the choices of a layer are: groups, and experts."""
+    """How close the choices of a layer are: groups or experts of a block, and experts."""
     choice = p + bias
+    if CAPACITY:
+        worth = block_worth(choice, None)
+        order = np.sort(worth, -1)
+        threshold = order[:, -CAPACITY][np.arange(len(p)) // BLOCK, None]
+        allowed = worth[np.arange(len(p)) // BLOCK] >= threshold
+        left = np.sort(np.where(allowed, choice, -9), -1)
+        return min((order[:, -CAPACITY] - order[:, -CAPACITY - 1]).min(), np.diff(left[:, -TOP - 1:]).min())
     top = np.sort(np.sort(choice.reshape(len(p), GROUPS, -1), -1)[..., -2:].sum(-1), -1)
     ids, _ = route_by_tensors(p, bias)
     size = EXPERTS // GROUPS
@@ -201,9 +266,13 @@ def forward(w, ids, broken=None, taps=None):
     return x @ w["output"].T
 
 
-RULES = ["full mask", "causal mask", "blocks of twice the length", "whole heads rotate", "pairs of neighbours",
-         "no norms over heads", "soft-max", "no bias", "bias in the weights", "no groups", "groups by their best",
-         "not normalised", "not scaled", "no shared expert"]
+def rules():
+    shared = ["full mask", "causal mask", "blocks of twice the length", "whole heads rotate", "soft-max", "no bias",
+              "bias in the weights", "not normalised", "not scaled", "no shared expert"]
+    if CAPACITY:
+        return shared + ["sum instead of maximum", "no capacity", "no bias for blocks", "a grid that begins elsewhere",
+                         "blocks of twice the length for experts", "groups, too", "groups alone", "the first token decides"]
+    return shared + ["pairs of neighbours", "no norms over heads", "no groups", "groups by their best"]
 
 
 def distance(a, b):
@@ -213,7 +282,7 @@ def distance(a, b):
 
 def write_model(w, path, arch="llada2", kind=gguf.GGMLQuantizationType.BF16):
     g = gguf.GGUFWriter(path, arch)
-    g.add_name("LLaDA2 tiny (random weights)")
+    g.add_name(f"LLaDA2{'.2' if CAPACITY else ''} tiny (random weights)")
     g.add_vocab_size(VOCAB), g.add_context_length(256), g.add_embedding_length(WIDTH), g.add_block_count(LAYERS)
     g.add_head_count(HEADS), g.add_head_count_kv(KV_HEADS), g.add_key_length(HEAD), g.add_value_length(HEAD)
     g.add_rope_dimension_count(ROTATED), g.add_rope_freq_base(BASE), g.add_layer_norm_rms_eps(EPS)
@@ -223,6 +292,10 @@ def write_model(w, path, arch="llada2", kind=gguf.GGMLQuantizationType.BF16):
     g.add_expert_group_count(GROUPS), g.add_expert_group_used_count(KEPT)
     g.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
     g.add_expert_weights_norm(True), g.add_expert_weights_scale(SCALE)
+    if CAPACITY:
+        # Published configurations have the groups, too.
+        g.add_uint32(f"{arch}.expert_capacity", CAPACITY), g.add_uint32(f"{arch}.expert_block_length", BLOCK)
+        g.add_uint32("diffusion.delete_token_id", DELETE), g.add_uint32("diffusion.split_token_id", SPLIT)
     g.add_bool("diffusion.shift_logits", False), g.add_uint32("diffusion.canvas_length", BLOCK)
     v = json.loads((ROOT / "testdata/tokenizer/llada-tiny.vocab.json").read_text())
     # The marker of a turn's end, in place of the last text token and of the merge that makes it.
@@ -237,8 +310,8 @@ def write_model(w, path, arch="llada2", kind=gguf.GGMLQuantizationType.BF16):
 
 
 def save(name, tensors, metadata):
-    path = OUT / "cases" / f"llada2-tiny.BF16.{name}.safetensors"
-    golden_files.save(path, tensors, {"case": name, "model": FILE, **metadata}, sort_keys=True, separators=(",", ":"))
+    path = OUT / "cases" / f"{model()}.{name}.safetensors"
+    golden_files.save(path, tensors, {"case": name, "model": model() + ".gguf", **metadata}, sort_keys=True, separators=(",", ":"))
 
 
 def penalized(logits, x, start, repetition_penalty=1, presence_penalty=0, ban=()):
@@ -394,13 +467,15 @@ def edit(w, prompt, gen_length, threshold, edit_threshold, post_steps, delete_to
 
 def trajectory(w, name, rng, wanted, gen_length, commands=False, **settings):
     """A run that is what the case is about, in which f32 decides as f64."""
+    global DELETE, SPLIT
     for _ in range(500):
         prompt = rng.integers(20, 506, BLOCK + 3)
         if commands:
             # Two tokens that come up when they are no commands.
             rows, *_ = edit(w, prompt, gen_length, **settings | {"delete_token": -1, "split_token": -2})
             ids, happened = np.setdiff1d(rows["x_out"][:, len(prompt):], [MASK]), set()
-            settings["delete_token"], settings["split_token"] = rng.choice(ids, 2, False).tolist()
+            both = (DELETE, SPLIT) if DELETE else rng.choice(ids, 2, False).tolist()
+            settings["delete_token"], settings["split_token"] = both
             rows, final, closest = edit(w, prompt, gen_length, **settings, happened=happened)
             if closest > 5e-4 and wanted <= happened:
                 break
@@ -410,6 +485,9 @@ def trajectory(w, name, rng, wanted, gen_length, commands=False, **settings):
             break
     else:
         raise SystemExit(f"{name}: no such run")
+    if commands and CAPACITY:
+        # The file says which they are.
+        DELETE, SPLIT = settings.pop("delete_token"), settings.pop("split_token")
     edits = ((rows["x_in"] != MASK) & (rows["x_in"] != rows["x_out"])).sum(-1)
     print(f"{name}: {len(edits)} steps, edits {edits.tolist()}, revealed {rows['k'].tolist()}, closest {closest:.1e}")
     config = {"sampler": name.removeprefix("sampler-").rsplit(".")[0], "gen_length": gen_length, "steps": 0,
@@ -464,6 +542,41 @@ def check():
             assert apart < 1e-11 and (found.argmax(-1) == expected.argmax(-1)).all()
 
 
+def forward_cases(w, rng, reference):
+    for name, n, masked in (("forward", 3 * BLOCK, 7), ("long", 5 * BLOCK + 5, 9), ("two-token", 2, 1)):
+        # Rounding in f32 must not flip a choice.
+        for _ in range(200):
+            ids, taps = sequence(rng, n, masked), {}
+            logits = forward(w, ids, taps=taps)
+            if taps["margin"] > (1e-4 if CAPACITY else 3e-4):
+                break
+        print(f"{name}: closest choice of a router {taps.pop('margin'):.1e}")
+        if name == "forward":
+            broken = {rule: distance(logits, forward(w, ids, rule)) for rule in rules()}
+            for rule, d in broken.items():
+                print(f"  {rule}: 1 - cos {d:.1e}")
+            assert min(broken.values()) > 1e-4
+        keep = taps if name == "forward" else {}
+        if CAPACITY:
+            keep = {k: v for k, v in keep.items() if k.startswith(("ffn_moe_", "l_out")) and "probs" not in k}
+        tensors = {k: v.astype(np.int32 if "topk" in k else np.float32) for k, v in keep.items()}
+        save(name, {"ids": ids.astype(np.int32), "logits": logits, **tensors}, reference)
+
+
+def cached_case(w, rng, reference):
+    """A prompt that ends inside a block, whole blocks of it read first, in two chunks; computed at once, as one sequence."""
+    prompt, cached = 3 * BLOCK + 5, 3 * BLOCK
+    ids, taps = rng.integers(20, 506, cached + BLOCK), {}
+    ids[prompt + 1:] = MASK
+    logits = forward(w, ids, taps=taps)
+    tensors = {"prompt_ids": ids[:prompt], "canvas_ids": ids[prompt:], "chunk_lengths": np.array([2 * BLOCK, BLOCK]),
+               "logits": logits[prompt:]}
+    for name, rows in (("enc", slice(0, 2 * BLOCK)), ("enc2", slice(2 * BLOCK, cached)), ("dec", slice(cached, None))):
+        tensors |= {f"{name}/ffn_moe_topk-2": taps["ffn_moe_topk-2"][rows], f"{name}/l_out-2": taps["l_out-2"][rows]}
+    print(f"cached: closest choice of a router {taps['margin']:.1e}")
+    save("cached", {k: v.astype(np.float32) if "l_out" in k else v for k, v in tensors.items()}, reference)
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--check", action="store_true", help="compare with llama.cpp and write nothing")
@@ -471,33 +584,18 @@ def main():
         return check()
     for folder in ("models", "cases"):
         (OUT / folder).mkdir(parents=True, exist_ok=True)
-    w = make_weights()
-    write_model(w, OUT / "models" / FILE)
-    rng = np.random.default_rng(SEED + 1)
     reference = {"reference": "NumPy, float64, block-causal mask"}
-    for name, n, masked in (("forward", 3 * BLOCK, 7), ("long", 5 * BLOCK + 5, 9), ("two-token", 2, 1)):
-        # Rounding in f32 must not flip a choice.
-        for _ in range(200):
-            ids, taps = sequence(rng, n, masked), {}
-            logits = forward(w, ids, taps=taps)
-            if taps["margin"] > 3e-4:
-                break
-        print(f"{name}: closest choice of a router {taps.pop('margin'):.1e}")
-        if name == "forward":
-            broken = {rule: distance(logits, forward(w, ids, rule)) for rule in RULES}
-            for rule, d in broken.items():
-                print(f"  {rule}: 1 - cos {d:.1e}")
-            assert min(broken.values()) > 1e-4
-        keep = taps if name == "forward" else {}
-        tensors = {k: v.astype(np.int32 if "topk" in k else np.float32) for k, v in keep.items()}
-        save(name, {"ids": ids.astype(np.int32), "logits": logits, **tensors}, reference)
+    w, rng = make_weights(), np.random.default_rng(SEED + 1)
+    write_model(w, OUT / "models" / (model() + ".gguf"))
+    forward_cases(w, rng, reference)
 
     def edited(rows):
         return (rows["x_in"] != MASK) & (rows["x_in"] != rows["x_out"])
 
     # The end of a prompt begins the first block: 5 positions, then blocks of 8.
     length = 5 + 2 * BLOCK
-    trajectory(w, "sampler-threshold", rng, lambda r: (r["k"] > 2).any() and (r["k"] == 1).any(), length, threshold=0.35)
+    threshold = lambda rows: (rows["k"] > 2).any() and (rows["k"] == 1).any()
+    trajectory(w, "sampler-threshold", rng, threshold, length, threshold=0.35)
     joint = {"threshold": 0.35, "edit_threshold": 0.3}
     # Edits beside masks and after them, and a block that settles.
     trajectory(w, "sampler-joint-threshold", rng,
@@ -512,10 +610,19 @@ def main():
                lambda r: (edited(r).any(-1) & (r["k"] > 0)).any() and (edited(r).any(-1) & (r["k"] == 0)).any(), length,
                **joint, post_steps=4, repetition_penalty=1.3, presence_penalty=0.4, ban=ban)
     # Everything that edits can do, in two runs.
-    trajectory(w, "sampler-edit", rng, {"deleted a token", "inserted", "settled", "scrubbed", "out of steps"}, length,
-               commands=True, threshold=0.5, edit_threshold=0.3, post_steps=8)
+    everything = {"deleted a token", "inserted", "settled", "scrubbed", "out of steps"}
+    trajectory(w, "sampler-edit", rng, everything, length, commands=True, threshold=0.5, edit_threshold=0.3, post_steps=8)
     trajectory(w, "sampler-edit.loop", rng, {"another way", "deleted a mask", "inserted"}, length, commands=True,
                threshold=0.35, edit_threshold=0.6, post_steps=8)
+
+    is_2_2()
+    w, rng = make_weights(), np.random.default_rng(SEED + 1)
+    forward_cases(w, rng, reference)
+    cached_case(w, rng, reference)
+    trajectory(w, "sampler-threshold", rng, threshold, length, threshold=0.35)
+    trajectory(w, "sampler-edit", rng, {"deleted a token", "inserted", "settled"}, length, commands=True, threshold=0.5,
+               edit_threshold=0.3, post_steps=8)
+    write_model(w, OUT / "models" / (model() + ".gguf"))
 
 
 if __name__ == "__main__":

@@ -131,7 +131,13 @@ impl Op {
                 kind(op, "logits", o.logits, Kind::Real)?;
                 same(op, "probs", o.logits, o.probs)?;
                 kind(op, "ids", o.ids, Kind::Int)?;
-                check_routing(op, table, o.logits.cols(), &o.routing)
+                check_routing(op, table, o.logits.cols(), &o.routing)?;
+                match o.routing.block {
+                    Some(RoutingBlock { len, .. }) if !o.n_past.is_multiple_of(len) => {
+                        Err(wrong(op, "n_past", format!("whole blocks of {len}"), o.n_past))
+                    }
+                    _ => Ok(()),
+                }
             }
             Op::MoeExperts(o) => {
                 kind(op, "x", o.x, Kind::Real)?;
@@ -287,6 +293,16 @@ fn check_routing(
             return Err(wrong(op, "groups used", format!("1..={n}"), used));
         }
         candidates = experts / n * used;
+    }
+    if let Some(RoutingBlock { len, capacity }) = r.block {
+        eq(op, "groups beside blocks of tokens", 0, r.groups.map_or(0, |groups| groups.n))?;
+        if len == 0 {
+            return Err(wrong(op, "length of a block", "at least 1", 0));
+        }
+        if capacity == 0 || capacity > experts {
+            return Err(wrong(op, "capacity", format!("1..={experts}"), capacity));
+        }
+        candidates = capacity;
     }
     if r.top_k == 0 || r.top_k > candidates {
         return Err(wrong(op, "top_k", format!("1..={candidates}"), r.top_k));

@@ -299,6 +299,17 @@ pub struct ExpertGroups {
     pub used: usize,
 }
 
+/// Blocks of tokens whose experts are limited together: `len` neighbours each, counted from the first position of the
+/// sequence, the last one as long as it is. An expert is worth to a block the most that it is worth to one of its
+/// tokens; all tokens of the block choose among the `capacity` best (LLaDA2.2, as SGLang and FluxServe have it).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RoutingBlock {
+    /// Tokens of a block.
+    pub len: usize,
+    /// Experts that a block can use.
+    pub capacity: usize,
+}
+
 /// How a router chooses the experts of a token, and how it weighs them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Routing {
@@ -310,6 +321,8 @@ pub struct Routing {
     pub bias: Option<WeightId>,
     /// Groups, where not all experts compete with each other.
     pub groups: Option<ExpertGroups>,
+    /// Blocks of tokens, where these choose together; not beside groups.
+    pub block: Option<RoutingBlock>,
     /// Divide the chosen probabilities by their sum.
     pub renormalize: bool,
     /// `[1, E]`: factor per expert, applied after the renormalisation.
@@ -324,6 +337,7 @@ impl Routing {
             score: RouterScore::Softmax,
             bias: None,
             groups: None,
+            block: None,
             renormalize,
             expert_scale: None,
         }
@@ -336,6 +350,9 @@ impl Routing {
 pub struct MoeRoute {
     /// `[T, E]`.
     pub logits: Val,
+    /// Position of the first row, from which blocks of tokens are counted: with these a multiple of their length, since
+    /// all tokens of a block have to be there.
+    pub n_past: usize,
     /// How experts are chosen and weighed.
     pub routing: Routing,
     /// `[T, E]`: probabilities.

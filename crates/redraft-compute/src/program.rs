@@ -426,13 +426,14 @@ impl ProgramBuilder {
         self.push(KvAppend { layer, segments: self.p.segments.clone(), k, v })
     }
 
-    /// Appends [`MoeRoute`] and returns `(probs, ids, weights)`.
+    /// Appends [`MoeRoute`] and returns `(probs, ids, weights)`; `n_past` is filled in.
     pub fn moe_route(&mut self, logits: Val, routing: Routing) -> Result<(Val, Val, Val), ComputeError> {
         let t = logits.rows();
         let probs = self.val("MoeRoute", t, logits.cols(), Kind::Real)?;
         let ids = self.val("MoeRoute", t, routing.top_k, Kind::Int)?;
         let weights = self.val("MoeRoute", t, routing.top_k, Kind::Real)?;
-        self.push(MoeRoute { logits, routing, probs, ids, weights })?;
+        let n_past = self.p.n_past;
+        self.push(MoeRoute { logits, n_past, routing, probs, ids, weights })?;
         Ok((probs, ids, weights))
     }
 

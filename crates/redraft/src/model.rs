@@ -13,7 +13,7 @@ use crate::Error;
 use crate::arch::{Arch, ArchSpec, Reading, Shape, arch_of};
 use crate::diagnose::Applied;
 use crate::engine::Session;
-use crate::sampler::{Params, SamplerSpec};
+use crate::sampler::{EDIT, Params, SamplerSpec, names_commands};
 use crate::tokenizer::Tokenizer;
 use crate::weights::WeightLoader;
 
@@ -169,12 +169,14 @@ impl Model {
         self.spec
     }
 
-    /// The sampler where nobody asks for another.
+    /// The sampler where nobody asks for another: the architecture's, or `edit` where the file says which tokens delete and
+    /// insert. The latter moves tokens, so that it fills no gaps in a text.
     ///
     /// # Errors
     /// [`Error::Autoregressive`] for a model that has no canvas to denoise.
     pub fn sampler(&self) -> Result<&'static SamplerSpec, Error> {
-        self.spec.sampler.ok_or(Error::Autoregressive { arch: self.spec.name })
+        let own = self.spec.sampler.ok_or(Error::Autoregressive { arch: self.spec.name })?;
+        Ok(if own.masks && names_commands(self.gguf.metadata()) { &EDIT } else { own })
     }
 
     /// Parameters of a sampler for this model: those of the sampler, of the model's makers where it is theirs, of the file,

@@ -34,6 +34,13 @@ impl SamplerArgs {
         }
     }
 
+    /// The same for a text whose tokens stay at their places: where nobody asks for another sampler, the architecture's, also
+    /// of a file whose own deletes and inserts.
+    pub(crate) fn in_place(&self, model: &Model) -> SamplerArgs {
+        let own = || model.arch().sampler.map(|s| s.name.to_string());
+        SamplerArgs { name: self.name.clone().or_else(own), ..self.clone() }
+    }
+
     /// What the environment says of the parameters of a sampler, and why what does not apply does not.
     fn environment(&self, spec: &SamplerSpec, model: &Model) -> Vec<Result<(String, f64), String>> {
         let check = |(name, x): &(String, f64)| match spec.params.iter().find(|p| p.name == name) {

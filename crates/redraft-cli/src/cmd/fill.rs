@@ -210,11 +210,13 @@ impl Args {
                  the others"
             );
         }
-        self.generate.left_out(model, false).iter().for_each(|note| out.note(note));
+        let mut generate = self.generate.clone();
+        generate.sampler = generate.sampler.in_place(model);
+        generate.left_out(model, false).iter().for_each(|note| out.note(note));
         if let Some(n) = self.generate.max_tokens.filter(|_| !template.ends_free()) {
             out.note(&left_out("max_tokens", n, "no gap of free length ends the text"));
         }
-        let (mut base, warning) = self.generate.request(model, template.prompt().to_vec())?;
+        let (mut base, warning) = generate.request(model, template.prompt().to_vec())?;
         warning.iter().for_each(|w| out.warn(w));
         // A gap of free length has one token at least, and while lengths are tried as many as it may.
         let gaps = |free: usize| template.gaps().map(move |gap| gap.len.unwrap_or(free));

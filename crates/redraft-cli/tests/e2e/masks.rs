@@ -96,6 +96,27 @@ fn llada2_runs_with_its_own_template_and_with_edits() {
     assert!(done.code == Some(2) && done.err.contains("delete_token: expected the id"), "{}", done.err);
 }
 
+/// A file of 2.2 says which tokens delete and insert, so that nobody has to.
+#[test]
+fn llada2_2_edits_unless_asked_not_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let (trace, receipt, again) = (path("t.safetensors"), path("r.json"), path("again.safetensors"));
+    let m = testdata("llada2/models/llada2.2-tiny.BF16.gguf").display().to_string();
+    let run = ["run", "-m", &m, "--tokens", "20,31,57", "-n", "13", "--min-tokens", "13"];
+    let v = json(&[&run[..], &["--trace", &trace, "--receipt", &receipt]].concat());
+    assert_eq!(
+        (&v["diffusion"]["sampler"], v["diffusion"]["parameters"]["threshold"].as_f64()),
+        (&"edit".into(), Some(0.5))
+    );
+    assert!(ok(&["verify", &receipt, "-m", &m]).contains("equal: the model file, every step and the answer"));
+    ok(&["trace", "-q", "-m", &m, "--like", &trace, "-o", &again]);
+    ok(&["compare", &again, &trace, "--all"]);
+    let plain = json(&[&run[..], &["--sampler", "threshold"]].concat());
+    assert_eq!(plain["diffusion"]["parameters"]["threshold"].as_f64(), Some(0.95));
+    assert_ne!(plain["digest"], v["digest"]);
+}
+
 /// Penalties and bans are in the report, the recording and the receipt, and a banned text is its token.
 #[test]
 fn penalties_and_bans_repeat() {

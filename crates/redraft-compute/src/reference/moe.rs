@@ -5,12 +5,13 @@ use super::matmul::{Rows, vector};
 use super::product::Operand;
 use super::softmax::probabilities;
 use crate::host::OpCx;
-use crate::op::{ExpertGroups, GateUp, MoeExperts, MoeRoute, RouterScore, SIGMOID_SUM};
+use crate::op::{ExpertGroups, GateUp, MoeExperts, MoeRoute, RouterScore, RoutingBlock, SIGMOID_SUM};
 use crate::{ComputeError, Numerics, Weight};
 
 /// Probabilities over all experts, by soft-max or each by itself; with a bias that is added for the choice alone, then
 /// `top_k` times the largest that is not chosen yet, the lower id first among equals. With groups, only experts of the
-/// best groups are chosen from ([`open_groups`]). The weights are the chosen probabilities `w`; renormalized they are
+/// best groups are chosen from ([`open_groups`]), with blocks only those that all tokens of the block choose from
+/// ([`open_to_block`]). The weights are the chosen probabilities `w`; renormalized they are
 /// `w * recip(sum w)`, the sum in slot order from +0, for sigmoids with 1e-20 added; a scale per expert is multiplied
 /// last.
 ///
@@ -22,24 +23,27 @@ pub(super) fn route<A: Arithmetic>(o: &MoeRoute, cx: &mut OpCx<'_, A::R>) -> Res
     let (n, k) = (o.logits.cols(), r.top_k);
     let (mut probs, mut ids, mut weights) =
         (cx.take_real(o.probs), cx.take_int(o.ids), cx.take_real(o.weights));
-    for (t, (x, probs)) in cx.real(o.logits).chunks_exact(n).zip(probs.chunks_exact_mut(n)).enumerate() {
+    for (x, probs) in cx.real(o.logits).chunks_exact(n).zip(probs.chunks_exact_mut(n)) {
         match r.score {
             RouterScore::Softmax => probabilities::<A>(x, probs),
             RouterScore::Sigmoid => probs.iter_mut().zip(x).for_each(|(p, &x)| *p = A::sigmoid(x)),
         }
         probs.iter_mut().for_each(|p| *p = A::keep(*p));
-        let choice: Vec<A::R> = match &bias {
-            Some(bias) => probs.iter().zip(bias).map(|(&p, &b)| p + b).collect(),
-            None => probs.to_vec(),
-        };
-        let mut free = match r.groups {
-            Some(groups) => open_groups(&choice, groups),
-            None => vec![true; n],
+    }
+    let choices: Vec<A::R> = match &bias {
+        Some(bias) => probs.iter().zip(bias.iter().cycle()).map(|(&p, &b)| p + b).collect(),
+        None => probs.to_vec(),
+    }; // [T, E]
+    for (t, (choice, probs)) in choices.chunks_exact(n).zip(probs.chunks_exact(n)).enumerate() {
+        let mut free = match (r.groups, r.block) {
+            (Some(groups), _) => open_groups(choice, groups),
+            (_, Some(block)) => open_to_block(&choices, n, t, block),
+            _ => vec![true; n],
         };
         let (ids, weights) = (&mut ids[t * k..][..k], &mut weights[t * k..][..k]);
         let mut sum = A::R::default();
         for (id, w) in ids.iter_mut().zip(weights.iter_mut()) {
-            let best = largest(&choice, &free);
+            let best = largest(choice, &free);
             free[best] = false;
             (*id, *w) = (best as i32, probs[best]);
             sum = sum + *w;
@@ -89,6 +93,23 @@ fn open_groups<R: Real>(choice: &[R], groups: ExpertGroups) -> Vec<bool> {
         unused[best] = false;
     }
     (0..choice.len()).map(|e| !unused[e / size]).collect()
+}
+
+/// Which experts the token in row `t` of `choices` `[T, n]` can use with all others of its block: those of the largest
+/// numbers, where an expert has the largest of all rows of the block; the lower id first among equals.
+fn open_to_block<R: Real>(choices: &[R], n: usize, t: usize, block: RoutingBlock) -> Vec<bool> {
+    let first = t / block.len * block.len;
+    let rows = choices.chunks_exact(n).skip(first).take(block.len);
+    let worth = rows
+        .map(<[R]>::to_vec)
+        .reduce(|worth, row| worth.into_iter().zip(row).map(|(a, b)| if a < b { b } else { a }).collect());
+    let worth = worth.unwrap_or_default();
+    let mut unused = vec![true; n];
+    for _ in 0..block.capacity {
+        let best = largest(&worth, &unused);
+        unused[best] = false;
+    }
+    unused.into_iter().map(|unused| !unused).collect()
 }
 
 /// Rows `0..ff` of the gate projection and of the up projection.
@@ -251,6 +272,60 @@ mod tests {
         });
         let out = out.unwrap();
         assert_eq!(out, [Data::Real(vec![0.0; 4]), Data::Int(vec![0, 1]), Data::Real(vec![0.0; 2])]);
+    }
+
+    /// Rows of `p` in one pass of blocks: the ids of each.
+    fn routed(p: &[&[f64]], bias: &[f32], block: (usize, usize), top_k: usize) -> Vec<Vec<i32>> {
+        let block = Some(RoutingBlock { len: block.0, capacity: block.1 });
+        let logits = Data::Real(p.concat().iter().map(|p| (p / (1.0 - p)).ln()).collect());
+        let out =
+            run(Precision::F64, &[("bias", [1, 1, bias.len()], bias)], p.len(), &[logits], |b, v, w| {
+                let bias = Some(w[0]);
+                let (_, ids, _) = b.moe_route(v[0], Routing { bias, block, ..sigmoid(top_k, None, true) })?;
+                Ok(vec![ids])
+            });
+        out.unwrap()[0].int().chunks(top_k).map(<[i32]>::to_vec).collect()
+    }
+
+    #[test]
+    fn a_block_chooses_by_its_keenest_tokens() {
+        let tokens: [&[f64]; 3] = [&[0.9, 0.5, 0.4, 0.1], &[0.1, 0.5, 0.4, 0.8], &[0.1, 0.2, 0.7, 0.3]];
+        let none = [0.0; 4];
+        // Two tokens are worth 0.9, 0.5, 0.4, 0.8 to their block; the third is a block that the sequence ends in.
+        assert_eq!(routed(&tokens, &none, (2, 2), 2), [[0, 3], [3, 0], [2, 3]]);
+        assert_eq!(routed(&tokens, &none, (2, 3), 2), [[0, 1], [3, 1], [2, 3]]);
+        // By sums the one open expert would be 1.
+        assert_eq!(routed(&tokens, &none, (3, 1), 1), [[0], [0], [0]]);
+        assert_eq!(routed(&tokens, &none, (1, 2), 2), routed(&tokens, &none, (3, 4), 2), "no limit");
+        // The bias counts for blocks as it does for tokens.
+        assert_eq!(routed(&tokens, &[0.0, 0.45, 0.0, 0.0], (2, 2), 2), [[1, 0], [1, 0], [2, 1]]);
+    }
+
+    #[test]
+    fn equal_experts_of_a_block_go_by_number() {
+        let tokens: [&[f64]; 2] = [&[0.5, 0.25, 0.5, 0.5], &[0.25, 0.5, 0.5, 0.25]];
+        assert_eq!(routed(&tokens, &[0.0; 4], (2, 3), 2), [[0, 2], [1, 2]]);
+        assert_eq!(routed(&tokens, &[0.0; 4], (2, 2), 2), [[0, 1], [1, 0]]);
+        assert_eq!(routed(&[&[0.25; 4]], &[-3e38; 4], (8, 3), 3), [[0, 1, 2]]);
+    }
+
+    #[test]
+    fn impossible_blocks_are_refused() {
+        let x = [Data::Real(vec![0.0; 8])];
+        for (len, capacity, top_k, groups, said) in [
+            (0, 4, 2, None, "length of a block"),
+            (4, 0, 2, None, "capacity must be 1..=8, found 0"),
+            (4, 9, 2, None, "capacity must be 1..=8, found 9"),
+            (4, 3, 4, None, "top_k must be 1..=3, found 4"),
+            (4, 4, 2, Some((4, 2)), "groups beside blocks of tokens"),
+        ] {
+            let block = Some(RoutingBlock { len, capacity });
+            let e = run(Precision::F32, &[], 1, &x, |b, v, _| {
+                Ok(vec![b.moe_route(v[0], Routing { block, ..sigmoid(top_k, groups, true) })?.0])
+            });
+            let e = e.unwrap_err().to_string();
+            assert!(e.contains("MoeRoute") && e.contains(said), "{e}");
+        }
     }
 
     #[test]

@@ -1,19 +1,20 @@
-//! LLaDA2.0 and 2.1: Ling 2 (Bailing MoE v2) that reads block by block. Experts are chosen by sigmoid within the best groups,
-//! with a bias, beside one that all tokens use. Fact sheet: `docs/models/llada2.md`.
+//! LLaDA2.0, 2.1 and 2.2: Ling 2 (Bailing MoE v2) that reads block by block. Experts are chosen by sigmoid with a bias, beside
+//! one that all tokens use: within the best groups, in 2.2 within those that a block of tokens wants most. Fact sheet:
+//! `docs/models/llada2.md`.
 
 use std::fmt::Display;
 
-use redraft_compute::op::{ExpertGroups, RopeStyle, RouterScore, Routing};
+use redraft_compute::op::{ExpertGroups, RopeStyle, RouterScore, Routing, RoutingBlock};
 
 use super::masked::{self, Canvas, Family};
 use super::{ArchSpec, Hyper};
 use crate::Error;
 use crate::layers::ExpertsKind;
-use crate::sampler::THRESHOLD;
+use crate::sampler::{THRESHOLD, names_commands};
 
 pub(super) const SPEC: ArchSpec = ArchSpec {
     name: FAMILY.name,
-    about: "LLaDA2: Ling 2 with a block-causal mask, experts in groups",
+    about: "LLaDA2: Ling 2 with a block-causal mask, experts chosen in groups or by blocks",
     load: |gguf, w, notes| {
         // Half of a head rotates. The other programs take a missing key for a whole one, so nothing is assumed.
         Hyper::new(gguf.metadata(), FAMILY.name).size(ROTATED, 1 << 16)?;
@@ -35,8 +36,18 @@ const FAMILY: Family = Family {
     head_norms: true,
     experts: Some(experts),
     shifted: false,
-    canvas: Canvas::Block(32),
+    canvas: Canvas::Block(BLOCK),
 };
+
+/// Tokens of a block where the file does not say.
+const BLOCK: usize = 32;
+
+/// What makes a file one of 2.2: how many experts a block of tokens uses, and how long such a block is.
+const CAPACITY: &str = "expert_capacity";
+const EXPERT_BLOCK: &str = "expert_block_length";
+
+/// RoPE base of the published models of 2.2; those before have 6e5.
+const BASE_OF_2_2: f32 = 3e6;
 
 /// Of `expert_gating_func`.
 const SIGMOID: usize = 2;
@@ -57,6 +68,45 @@ impl Assumed<'_> {
     }
 }
 
+/// The blocks of tokens that choose experts together, in files of 2.2.
+fn block(h: &Hyper<'_>, experts: usize) -> Result<Option<RoutingBlock>, Error> {
+    if ![CAPACITY, EXPERT_BLOCK].iter().any(|name| h.meta.contains(&h.key(name))) {
+        return Ok(None);
+    }
+    let capacity = h.size(CAPACITY, experts)?;
+    // What is assumed is said where the canvas is read.
+    let canvas = super::canvas_len(h.meta, BLOCK, &mut Vec::new())?;
+    let len = h.opt_size(EXPERT_BLOCK, canvas)?.unwrap_or(canvas);
+    match canvas.is_multiple_of(len) {
+        true => Ok(Some(RoutingBlock { len, capacity })),
+        // The first part of a block would be in the cache when the rest chooses.
+        false => Err(h.wrong(EXPERT_BLOCK, format!("a divisor of {canvas}, {}", super::CANVAS_LEN), len)),
+    }
+}
+
+/// What says that a file without block routing is one of 2.2 all the same.
+fn looks_like_2_2(h: &Hyper<'_>) -> Result<Option<String>, Error> {
+    let base = h.key("rope.freq_base");
+    if h.meta.opt_f32(&base)? == Some(BASE_OF_2_2) {
+        return Ok(Some(format!("{base} {BASE_OF_2_2}")));
+    }
+    Ok(names_commands(h.meta).then(|| "tokens that delete and insert".into()))
+}
+
+/// The groups that limit the choice; none where a token uses all of them.
+fn groups(h: &Hyper<'_>, experts: usize, a: &mut Assumed<'_>) -> Result<Option<ExpertGroups>, Error> {
+    let n = a.or("expert_group_count", h.opt_count("expert_group_count", experts)?, 8);
+    let used = a.or("expert_group_used_count", h.opt_count("expert_group_used_count", n)?, 4);
+    if n == 0 || !experts.is_multiple_of(n) || experts / n < 2 {
+        let expected = format!("a divisor of the {experts} experts that leaves two a group");
+        return Err(h.wrong("expert_group_count", expected, n));
+    }
+    if !(1..=n).contains(&used) {
+        return Err(h.wrong("expert_group_used_count", format!("1..={n}"), used));
+    }
+    Ok((used < n).then_some(ExpertGroups { n, used }))
+}
+
 fn experts(h: &Hyper<'_>, notes: &mut Vec<String>) -> Result<ExpertsKind, Error> {
     if h.opt_count("expert_gating_func", usize::MAX)?.is_some() {
         h.equal("expert_gating_func", SIGMOID)?;
@@ -65,8 +115,12 @@ fn experts(h: &Hyper<'_>, notes: &mut Vec<String>) -> Result<ExpertsKind, Error>
     let d_expert = h.size("expert_feed_forward_length", 1 << 24)?;
     // What files may leave out is the same in all published models.
     let mut a = Assumed { h, said: Vec::new() };
-    let groups = a.or("expert_group_count", h.opt_count("expert_group_count", n)?, 8);
-    let used = a.or("expert_group_used_count", h.opt_count("expert_group_used_count", groups)?, 4);
+    let block = block(h, n)?;
+    // Models of 2.2 have the keys of groups and do not use them.
+    let groups = match block {
+        Some(_) => None,
+        None => groups(h, n, &mut a)?,
+    };
     let lead = a.or("leading_dense_block_count", h.opt_count("leading_dense_block_count", 1 << 16)?, 1);
     let n_shared = a.or("expert_shared_count", h.opt_count("expert_shared_count", 1 << 16)?, 1);
     let renormalize = a.or("expert_weights_norm", h.opt_flag("expert_weights_norm")?, true);
@@ -75,17 +129,21 @@ fn experts(h: &Hyper<'_>, notes: &mut Vec<String>) -> Result<ExpertsKind, Error>
         0 => d_expert,
         _ => a.or("expert_shared_feed_forward_length", shared_ff, d_expert),
     };
-    if groups == 0 || !n.is_multiple_of(groups) || n / groups < 2 {
-        let expected = format!("a divisor of the {n} experts that leaves two a group");
-        return Err(h.wrong("expert_group_count", expected, groups));
-    }
-    if !(1..=groups).contains(&used) {
-        return Err(h.wrong("expert_group_used_count", format!("1..={groups}"), used));
-    }
     if !a.said.is_empty() {
         notes.push(format!("the file does not say everything of its experts; taking {}", a.said.join(", ")));
     }
-    let top_k = h.size("expert_used_count", n / groups * used)?;
+    if let (None, Some(sign)) = (block, looks_like_2_2(h)?) {
+        notes.push(format!(
+            "the file looks like LLaDA2.2 ({sign}), but has no {}; taking it for 2.1, whose experts are chosen otherwise",
+            h.key(CAPACITY)
+        ));
+    }
+    let candidates = match (groups, block) {
+        (Some(ExpertGroups { n: groups, used }), _) => n / groups * used,
+        (_, Some(block)) => block.capacity,
+        _ => n,
+    };
+    let top_k = h.size("expert_used_count", candidates)?;
     Ok(ExpertsKind {
         n,
         d_expert,
@@ -93,7 +151,8 @@ fn experts(h: &Hyper<'_>, notes: &mut Vec<String>) -> Result<ExpertsKind, Error>
             top_k,
             score: RouterScore::Sigmoid,
             bias: None,
-            groups: (used < groups).then_some(ExpertGroups { n: groups, used }),
+            groups,
+            block,
             // One weight alone is never divided by itself.
             renormalize: renormalize && top_k > 1,
             expert_scale: None,

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use redraft_compute::math::reduce::sum;
 use redraft_compute::op::RESTRICTED;
+use redraft_gguf::Metadata;
 
 use super::masks::{self, Draw};
 use super::{Ask, Decision, ParamSpec, Params, Range, Sampler, SamplerSpec, StepView, Stop};
@@ -17,6 +18,14 @@ use super::{Ask, Decision, ParamSpec, Params, Range, Sampler, SamplerSpec, StepV
 const fn command(name: &'static str, flag: &'static str, doc: &'static str, key: &'static str) -> ParamSpec {
     let range = Range::Int { min: 0, max: u32::MAX };
     ParamSpec { name, flag, doc, default: 0.0, range, gguf_key: Some(key) }
+}
+
+const DELETE_KEY: &str = "diffusion.delete_token_id";
+const SPLIT_KEY: &str = "diffusion.split_token_id";
+
+/// Whether a file says which tokens delete and insert: it is of a model that was trained to.
+pub(crate) fn names_commands(meta: &Metadata) -> bool {
+    [DELETE_KEY, SPLIT_KEY].into_iter().all(|key| meta.contains(key))
 }
 
 pub(crate) static SPEC: SamplerSpec = SamplerSpec {
@@ -30,17 +39,12 @@ pub(crate) static SPEC: SamplerSpec = SamplerSpec {
             masks::threshold(0.5),
             masks::edit_threshold(0.0),
             masks::POST_STEPS,
-            command(
-                "delete_token",
-                "delete-token",
-                "id of the token that deletes its position",
-                "diffusion.delete_token_id",
-            ),
+            command("delete_token", "delete-token", "id of the token that deletes its position", DELETE_KEY),
             command(
                 "split_token",
                 "split-token",
                 "id of the token that inserts a mask before its position",
-                "diffusion.split_token_id",
+                SPLIT_KEY,
             ),
         ],
     ),

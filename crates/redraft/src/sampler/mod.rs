@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 
 use redraft_gguf::Metadata;
 
+pub(crate) use self::edit::{SPEC as EDIT, names_commands};
 pub(crate) use self::entropy::SPEC as ENTROPY;
 pub(crate) use self::entropy_bound::SPEC as ENTROPY_BOUND;
 pub(crate) use self::entropy_bound_monotone::SPEC as ENTROPY_BOUND_MONOTONE;

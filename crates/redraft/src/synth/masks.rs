@@ -31,6 +31,16 @@ pub(crate) const LLADA2: &[Preset] = &[
         about: "LLaDA2 with 4 layers, 8 experts in 4 groups of which 2 are used, blocks of 32, for tests",
         build: || plan(&tiny("LLaDA2 tiny", LLADA2_MINI)),
     },
+    Preset {
+        name: "llada2.2-mini",
+        about: "LLaDA2.2 mini 16B-A1B: as LLaDA2 mini, but of 256 experts a block of 32 tokens uses 48, a token 8 of these",
+        build: || plan(&LLADA2_2_MINI),
+    },
+    Preset {
+        name: "llada2.2-tiny",
+        about: "LLaDA2.2 with 4 layers, 8 experts of which a block of 32 tokens uses 4, a token 2 of these, for tests",
+        build: || plan(&tiny("LLaDA2.2 tiny", LLADA2_2_MINI)),
+    },
 ];
 pub(crate) const RND1: &[Preset] = &[Preset {
     name: "rnd1-30b-a3b",
@@ -89,7 +99,13 @@ pub(super) struct Ling {
     pub(super) dense_ff: u64,
     /// Groups of experts, and how many a token uses.
     pub(super) groups: (u64, u64),
+    /// How many experts a block of tokens uses, in models of 2.2, which know tokens that delete and insert, and say what
+    /// their groups were.
+    pub(super) capacity: Option<u64>,
 }
+
+/// Tokens of 2.2 that delete and insert: so many before the end of the vocabulary, 156930 and 156931 of 157184.
+const COMMANDS: [usize; 2] = [254, 253];
 
 /// Sizes of a model, in the words of the GGUF keys.
 pub(super) struct Sizes {
@@ -192,7 +208,7 @@ const LLADA2_MINI: Sizes = Sizes {
     n_kv_heads: 4,
     d_ff: 512,
     experts: Some((256, 8)),
-    ling: Some(Ling { dense_ff: 5120, groups: (8, 4) }),
+    ling: Some(Ling { dense_ff: 5120, groups: (8, 4), capacity: None }),
     rope_base: 6e5,
     eps: 1e-6,
     block_len: Some(32),
@@ -207,7 +223,15 @@ const LLADA2_FLASH: Sizes = Sizes {
     d_model: 4096,
     n_heads: 32,
     d_ff: 1024,
-    ling: Some(Ling { dense_ff: 9216, groups: (8, 4) }),
+    ling: Some(Ling { dense_ff: 9216, groups: (8, 4), capacity: None }),
+    ..LLADA2_MINI
+};
+
+const LLADA2_2_MINI: Sizes = Sizes {
+    name: "LLaDA2.2 mini",
+    context_len: 131_072,
+    ling: Some(Ling { dense_ff: 5120, groups: (8, 4), capacity: Some(48) }),
+    rope_base: 3e6,
     ..LLADA2_MINI
 };
 
@@ -289,7 +313,7 @@ pub(super) fn tiny(name: &'static str, s: Sizes) -> Sizes {
         head_dim: 64,
         d_ff: 96,
         experts: s.experts.map(|_| (8, 2)),
-        ling: s.ling.map(|_| Ling { dense_ff: 160, groups: (4, 2) }),
+        ling: s.ling.map(|ling| Ling { dense_ff: 160, groups: (4, 2), capacity: ling.capacity.map(|_| 4) }),
         vocab: ByteLevel { n: 2048, end: 2000, mask: 2010, ..s.vocab },
         ..s
     }
@@ -297,12 +321,13 @@ pub(super) fn tiny(name: &'static str, s: Sizes) -> Sizes {
 
 /// All models, for tests.
 #[cfg(test)]
-pub(super) const ALL: [Sizes; 11] = [
+pub(super) const ALL: [Sizes; 12] = [
     DREAM_7B,
     LLADA_8B,
     LLADA_MOE_7B,
     LLADA2_MINI,
     LLADA2_FLASH,
+    LLADA2_2_MINI,
     RND1_30B,
     SDAR_8B,
     SDAR_30B,
@@ -346,6 +371,13 @@ fn metadata(s: &Sizes) -> Metadata {
         set("expert_gating_func", size(2));
         set("expert_weights_norm", true.into());
         set("expert_weights_scale", Value::F32(2.5));
+        if let Some(capacity) = ling.capacity {
+            set("expert_capacity", size(capacity));
+            set("expert_block_length", s.block_len.unwrap_or(1).into());
+            let id = |before: usize| Value::U32((s.vocab.n - before) as u32);
+            m.set("diffusion.delete_token_id", id(COMMANDS[0]));
+            m.set("diffusion.split_token_id", id(COMMANDS[1]));
+        }
     }
     if s.unshifted {
         m.set("diffusion.shift_logits", false);

@@ -415,6 +415,7 @@ fn models_of_masks_have_their_sizes_and_run() {
         ("llada-moe", 7.36),
         ("llada2", 16.26),
         ("llada2", 102.89),
+        ("llada2", 16.26),
         ("rnd1", 30.53),
         ("sdar", 8.19),
         ("sdar-moe", 30.53),

@@ -18,7 +18,7 @@ pub(crate) fn testdata() -> PathBuf {
 
 pub(crate) fn oracle_model(file: &str) -> PathBuf {
     // Those of our own scripts have folders of their own.
-    let dir = if file.starts_with("llada2-") { "llada2/models" } else { "oracle/models" };
+    let dir = if file.starts_with("llada2") { "llada2/models" } else { "oracle/models" };
     testdata().join(dir).join(file)
 }
 

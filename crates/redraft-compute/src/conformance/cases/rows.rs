@@ -2,7 +2,9 @@
 
 use super::{Case, Data, Noise, Setup, Spread, Weights, push, single};
 use crate::Numerics::Exact;
-use crate::op::{Activation, ExpertGroups, Factor, Penalty, RopeStyle, RouterScore, Routing, RowBan};
+use crate::op::{
+    Activation, ExpertGroups, Factor, Penalty, RopeStyle, RouterScore, Routing, RoutingBlock, RowBan,
+};
 use crate::{ComputeError, Kind, ProgramBuilder};
 
 const COLS: [usize; 9] = [1, 2, 15, 16, 17, 33, 100, 257, 1025];
@@ -81,6 +83,19 @@ pub(super) fn add(list: &mut Vec<Case>) {
             let groups = groups.map(|(n, used)| ExpertGroups { n, used });
             let routing = Routing { score, groups, ..Routing::softmax(top_k, top_k != 4) };
             let name = format!("{top_k} of {experts} by {score:?}, groups {groups:?}, bias {bias}");
+            push(list, "MoeRoute", Exact, name, move || route(experts, routing, top_k == 5, bias));
+        }
+    }
+    // Blocks of tokens: of one row, that end within the rows and after them; no limit, a little, as few as can be.
+    for (experts, top_k, len, capacity) in
+        [(1, 1, 1, 1), (17, 4, 1, 4), (17, 4, 2, 17), (33, 3, 3, 5), (64, 5, 5, 9), (256, 8, 32, 48)]
+    {
+        for (score, bias) in
+            [(RouterScore::Sigmoid, false), (RouterScore::Sigmoid, true), (RouterScore::Softmax, true)]
+        {
+            let block = Some(RoutingBlock { len, capacity });
+            let routing = Routing { score, block, ..Routing::softmax(top_k, top_k != 4) };
+            let name = format!("{top_k} of {experts} by {score:?}, {capacity} for {len} tokens, bias {bias}");
             push(list, "MoeRoute", Exact, name, move || route(experts, routing, top_k == 5, bias));
         }
     }

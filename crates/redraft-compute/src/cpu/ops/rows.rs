@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::panel::Matrix;
 use crate::cpu::pool::Pool;
 use crate::cpu::{Cpu, Cx};
-use crate::op::{self, ExpertGroups, Factor, RouterScore, Routing, SIGMOID_SUM};
+use crate::op::{self, ExpertGroups, Factor, RouterScore, Routing, RoutingBlock, SIGMOID_SUM};
 use crate::reference::{F32, choice};
 use crate::{ComputeError, Val, math};
 
@@ -143,20 +143,39 @@ pub(crate) fn moe_route(cpu: &mut Cpu, o: &op::MoeRoute, cx: &mut Cx<'_>) -> Res
     let (mut probs, mut ids, mut weights) =
         (cx.take_real(o.probs), cx.take_int(o.ids), cx.take_real(o.weights));
     let (logits, n, k) = (cx.real(o.logits), o.logits.cols(), r.top_k);
-    let mut rows: Vec<_> =
-        probs.chunks_exact_mut(n).zip(ids.chunks_exact_mut(k)).zip(weights.chunks_exact_mut(k)).collect();
-    cpu.pool.items(&mut rows, |_, t, ((probs, ids), weights)| {
-        match r.score {
-            RouterScore::Softmax => (cpu.table.softmax)(&logits[t * n..][..n], probs),
-            RouterScore::Sigmoid => (cpu.table.sigmoid)(&logits[t * n..][..n], probs),
-        }
+    let score = match r.score {
+        RouterScore::Softmax => cpu.table.softmax,
+        RouterScore::Sigmoid => cpu.table.sigmoid,
+    };
+    let biased = |probs: &[f32]| {
         let mut choice = probs.to_vec();
         if let Some(bias) = &bias {
             choice.iter_mut().zip(bias).for_each(|(c, b)| *c += b);
         }
-        let mut free = match r.groups {
-            Some(groups) => open_groups(&choice, groups),
-            None => vec![true; n],
+        choice
+    };
+    // Without blocks a row needs no other one.
+    let mut open = Vec::new();
+    if let Some(block) = r.block {
+        let mut rows: Vec<_> = probs.chunks_exact_mut(n).collect();
+        cpu.pool.items(&mut rows, |_, t, probs| score(&logits[t * n..][..n], probs));
+        open.resize(o.logits.rows().div_ceil(block.len), Vec::new());
+        cpu.pool.items(&mut open, |_, i, open| {
+            let rows = probs.chunks_exact(n).skip(i * block.len).take(block.len);
+            *open = open_to_block(rows.map(biased), block, n);
+        });
+    }
+    let mut rows: Vec<_> =
+        probs.chunks_exact_mut(n).zip(ids.chunks_exact_mut(k)).zip(weights.chunks_exact_mut(k)).collect();
+    cpu.pool.items(&mut rows, |_, t, ((probs, ids), weights)| {
+        if r.block.is_none() {
+            score(&logits[t * n..][..n], probs);
+        }
+        let choice = biased(probs);
+        let mut free = match (r.groups, r.block) {
+            (Some(groups), _) => open_groups(&choice, groups),
+            (_, Some(block)) => open[t / block.len].clone(),
+            _ => vec![true; n],
         };
         choose(&choice, &mut free, ids);
         weigh(probs, r, factors.as_deref(), ids, weights);
@@ -166,6 +185,17 @@ pub(crate) fn moe_route(cpu: &mut Cpu, o: &op::MoeRoute, cx: &mut Cx<'_>) -> Res
     cx.put_int(o.ids, ids);
     cx.put_real(o.weights, weights);
     Ok(())
+}
+
+/// Which of `n` experts all tokens of a block choose among, by what the experts are worth to each token.
+fn open_to_block(rows: impl Iterator<Item = Vec<f32>>, block: RoutingBlock, n: usize) -> Vec<bool> {
+    let worth = rows.reduce(|mut worth, row| {
+        worth.iter_mut().zip(row).for_each(|(w, x)| *w = if *w < x { x } else { *w });
+        worth
+    });
+    let (worth, mut unused) = (worth.unwrap_or_default(), vec![true; n]);
+    choose(&worth, &mut unused, &mut vec![0; block.capacity]);
+    unused.iter().map(|unused| !unused).collect()
 }
 
 /// Which experts belong to the groups that are used.
