@@ -132,11 +132,11 @@ impl Op {
                 same(op, "probs", o.logits, o.probs)?;
                 kind(op, "ids", o.ids, Kind::Int)?;
                 check_routing(op, table, o.logits.cols(), &o.routing)?;
-                match o.routing.block {
-                    Some(RoutingBlock { len, .. }) if !o.n_past.is_multiple_of(len) => {
-                        Err(wrong(op, "n_past", format!("whole blocks of {len}"), o.n_past))
-                    }
-                    _ => Ok(()),
+                let Some(RoutingBlock { len, .. }) = o.routing.block else { return Ok(()) };
+                eq(op, "rows of the sequences", o.segments.rows(), o.logits.rows())?;
+                match o.segments.iter().find(|s| !s.n_past.is_multiple_of(len)) {
+                    Some(s) => Err(wrong(op, "n_past", format!("whole blocks of {len}"), s.n_past)),
+                    None => Ok(()),
                 }
             }
             Op::MoeExperts(o) => {

@@ -187,6 +187,16 @@ impl Segments {
         self.0.iter().copied()
     }
 
+    /// The rows of each block of `len` tokens, where blocks are counted from the start of a sequence and the pass begins
+    /// with a whole one.
+    pub fn blocks(&self, len: usize) -> Vec<Range<usize>> {
+        let of = |span: Range<usize>| {
+            let end = span.end;
+            span.step_by(len.max(1)).map(move |first| first..end.min(first.saturating_add(len)))
+        };
+        self.spans().flat_map(|(_, span)| of(span)).collect()
+    }
+
     /// Each of them with the rows of the pass that are its own.
     pub fn spans(&self) -> impl Iterator<Item = (Segment, Range<usize>)> + '_ {
         self.iter().scan(0usize, |start, s| {
@@ -350,9 +360,9 @@ impl Routing {
 pub struct MoeRoute {
     /// `[T, E]`.
     pub logits: Val,
-    /// Position of the first row, from which blocks of tokens are counted: with these a multiple of their length, since
-    /// all tokens of a block have to be there.
-    pub n_past: usize,
+    /// The sequences, from whose starts blocks of tokens are counted: where these choose together, what is cached of each
+    /// is whole blocks, since all tokens of a block have to be there.
+    pub segments: Segments,
     /// How experts are chosen and weighed.
     pub routing: Routing,
     /// `[T, E]`: probabilities.

@@ -426,14 +426,14 @@ impl ProgramBuilder {
         self.push(KvAppend { layer, segments: self.p.segments.clone(), k, v })
     }
 
-    /// Appends [`MoeRoute`] and returns `(probs, ids, weights)`; `n_past` is filled in.
+    /// Appends [`MoeRoute`] and returns `(probs, ids, weights)`.
     pub fn moe_route(&mut self, logits: Val, routing: Routing) -> Result<(Val, Val, Val), ComputeError> {
         let t = logits.rows();
         let probs = self.val("MoeRoute", t, logits.cols(), Kind::Real)?;
         let ids = self.val("MoeRoute", t, routing.top_k, Kind::Int)?;
         let weights = self.val("MoeRoute", t, routing.top_k, Kind::Real)?;
-        let n_past = self.p.n_past;
-        self.push(MoeRoute { logits, n_past, routing, probs, ids, weights })?;
+        let segments = self.p.segments.clone();
+        self.push(MoeRoute { logits, segments, routing, probs, ids, weights })?;
         Ok((probs, ids, weights))
     }
 

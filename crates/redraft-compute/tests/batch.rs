@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use redraft_compute::cpu::CpuLevel;
-use redraft_compute::op::{Activation, GateUp, Mask, RopeStyle, Routing, Segment};
+use redraft_compute::op::{Activation, GateUp, Mask, RopeStyle, Routing, RoutingBlock, Segment};
 use redraft_compute::{
     AttentionSpec, Backend, BackendOptions, InputData, Kind, KvLayout, KvType, Numerics, Observer, Precision,
     Program, ProgramBuilder, SeqId, TapData, Val, Weight, WeightId, WeightTable, backend, math,
@@ -86,7 +86,15 @@ impl Layer {
         let x = b.add(x, a).unwrap();
         let h = b.rms_norm(x, None, 1e-6, WIDTH).unwrap();
         let logits = b.matmul(h, self.router).unwrap();
-        let (_, ids, weights) = b.moe_route(logits, Routing::softmax(2, true)).unwrap();
+        // Where all passes begin with a whole block, experts are chosen for blocks, too.
+        let block = match mask {
+            Mask::Blocks { len } if parts.iter().all(|p| p.n_past.is_multiple_of(len)) => {
+                Some(RoutingBlock { len, capacity: 3 })
+            }
+            _ => None,
+        };
+        let routing = Routing { block, ..Routing::softmax(2, true) };
+        let (_, ids, weights) = b.moe_route(logits, routing).unwrap();
         let gate_up = GateUp::Split { gate: self.gate, up: self.up };
         let f = b.moe_experts(h, (ids, weights), gate_up, self.down, Activation::Silu).unwrap();
         let y = b.add(x, f).unwrap();
@@ -184,6 +192,13 @@ proptest! {
         threads in 1usize..4,
     ) {
         let layer = Layer::new();
+        // Whole blocks before each last pass, so that routers choose for blocks.
+        let mut lengths: Vec<Vec<usize>> = lengths;
+        if let Mask::Blocks { len } = mask {
+            for n in lengths.iter_mut().flat_map(|l| l.split_last_mut()).flat_map(|(_, before)| before) {
+                *n = n.next_multiple_of(len);
+            }
+        }
         let how = (mask, kv_type, numerics);
         let expected = alone(&mut *layer.backend("reference", &BackendOptions::default()), &layer, &lengths, how);
         let together = run(&mut *layer.backend("reference", &BackendOptions::default()), &layer, &lengths, how);

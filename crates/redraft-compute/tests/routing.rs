@@ -61,7 +61,7 @@ fn run(
         let (probs, ids, weights) = p.moe_route(x, routing).unwrap();
         [probs, ids, weights].into_iter().for_each(|v| p.output(v));
         let inputs = [InputData::F32(&logits[past * n..][..rows * n]), InputData::F32(&logits[..rows])];
-        b.run(&p.finish(), seq, &inputs, &mut out).unwrap();
+        b.run(&p.finish(), &[seq], &inputs, &mut out).unwrap();
         past += rows;
     }
     out

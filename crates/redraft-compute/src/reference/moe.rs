@@ -37,7 +37,11 @@ pub(super) fn route<A: Arithmetic>(o: &MoeRoute, cx: &mut OpCx<'_, A::R>) -> Res
     for (t, (choice, probs)) in choices.chunks_exact(n).zip(probs.chunks_exact(n)).enumerate() {
         let mut free = match (r.groups, r.block) {
             (Some(groups), _) => open_groups(choice, groups),
-            (_, Some(block)) => open_to_block(&choices, n, t, block),
+            (_, Some(block)) => {
+                let blocks = o.segments.blocks(block.len);
+                let rows = blocks.into_iter().find(|rows| rows.contains(&t)).unwrap_or(t..t + 1);
+                open_to_block(&choices[rows.start * n..rows.end * n], n, block)
+            }
             _ => vec![true; n],
         };
         let (ids, weights) = (&mut ids[t * k..][..k], &mut weights[t * k..][..k]);
@@ -95,12 +99,10 @@ fn open_groups<R: Real>(choice: &[R], groups: ExpertGroups) -> Vec<bool> {
     (0..choice.len()).map(|e| !unused[e / size]).collect()
 }
 
-/// Which experts the token in row `t` of `choices` `[T, n]` can use with all others of its block: those of the largest
-/// numbers, where an expert has the largest of all rows of the block; the lower id first among equals.
-fn open_to_block<R: Real>(choices: &[R], n: usize, t: usize, block: RoutingBlock) -> Vec<bool> {
-    let first = t / block.len * block.len;
-    let rows = choices.chunks_exact(n).skip(first).take(block.len);
-    let worth = rows
+/// Which experts the tokens of a block, whose `choices` are `[rows, n]`, can use: those of the largest numbers, where an expert has the largest of all rows of the block; the lower id first among equals.
+fn open_to_block<R: Real>(choices: &[R], n: usize, block: RoutingBlock) -> Vec<bool> {
+    let worth = choices
+        .chunks_exact(n)
         .map(<[R]>::to_vec)
         .reduce(|worth, row| worth.into_iter().zip(row).map(|(a, b)| if a < b { b } else { a }).collect());
     let worth = worth.unwrap_or_default();

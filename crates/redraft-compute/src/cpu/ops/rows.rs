@@ -155,13 +155,15 @@ pub(crate) fn moe_route(cpu: &mut Cpu, o: &op::MoeRoute, cx: &mut Cx<'_>) -> Res
         choice
     };
     // Without blocks a row needs no other one.
-    let mut open = Vec::new();
+    let (mut open, mut block_of) = (Vec::new(), Vec::new());
     if let Some(block) = r.block {
         let mut rows: Vec<_> = probs.chunks_exact_mut(n).collect();
         cpu.pool.items(&mut rows, |_, t, probs| score(&logits[t * n..][..n], probs));
-        open.resize(o.logits.rows().div_ceil(block.len), Vec::new());
+        let blocks = o.segments.blocks(block.len);
+        block_of = blocks.iter().enumerate().flat_map(|(i, rows)| rows.clone().map(move |_| i)).collect();
+        open.resize(blocks.len(), Vec::new());
         cpu.pool.items(&mut open, |_, i, open| {
-            let rows = probs.chunks_exact(n).skip(i * block.len).take(block.len);
+            let rows = probs[blocks[i].start * n..blocks[i].end * n].chunks_exact(n);
             *open = open_to_block(rows.map(biased), block, n);
         });
     }
@@ -174,7 +176,7 @@ pub(crate) fn moe_route(cpu: &mut Cpu, o: &op::MoeRoute, cx: &mut Cx<'_>) -> Res
         let choice = biased(probs);
         let mut free = match (r.groups, r.block) {
             (Some(groups), _) => open_groups(&choice, groups),
-            (_, Some(block)) => open[t / block.len].clone(),
+            (_, Some(_)) => open[block_of[t]].clone(),
             _ => vec![true; n],
         };
         choose(&choice, &mut free, ids);
