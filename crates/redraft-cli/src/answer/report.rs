@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redraft::Model;
 use redraft::chat::{Answer, ToolCall, Warning};
-use redraft::engine::{CanvasReport, Digests, Finish, Generation, Request};
+use redraft::engine::{BlockCache, CanvasReport, Digests, Finish, Generation, Request};
 use redraft::sampler::Params;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -46,6 +46,9 @@ struct Usage {
 struct Diffusion {
     sampler: &'static str,
     profile: &'static str,
+    /// Which keys and values the steps of a block shared, where they did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache: Option<&'static str>,
     parameters: Map<String, Value>,
     /// Ids that were never drawn.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -174,6 +177,7 @@ impl Report {
             diffusion: Diffusion {
                 sampler: request.sampler.name,
                 profile: request.profile.name,
+                cache: Some(request.cache).filter(|&c| c != BlockCache::None).map(BlockCache::name),
                 parameters: parameters(&request.params),
                 ban: request.ban.clone(),
                 canvases: done.canvases.iter().map(canvas).collect(),

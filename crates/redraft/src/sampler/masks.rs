@@ -195,9 +195,10 @@ pub(super) fn reveal(
         accepted[i] = true;
         canvas[i] = tokens[i];
     }
-    let open: Vec<f32> = (0..canvas.len()).filter(|&i| view.open[i]).map(|i| view.entropy[i]).collect();
-    let mean_entropy = sum(&open) * (1.0 / open.len().max(1) as f64) as f32;
-    let done = chosen.len() == open.len();
+    let predicted = (0..canvas.len()).filter(|&i| view.is_predicted(i));
+    let entropy: Vec<f32> = predicted.map(|i| view.entropy[i]).collect();
+    let mean_entropy = sum(&entropy) * (1.0 / entropy.len().max(1) as f64) as f32;
+    let done = chosen.len() == count(view.open);
     let stop = match (last, done) {
         (true, true) => Some(Stop::Complete),
         (true, false) => Some(Stop::MaxSteps),
@@ -325,6 +326,8 @@ pub(super) struct Blocks {
     draw: Draw,
     score: Score,
     reach: Reach,
+    /// Positions of a block, and those of the first that come before the canvas.
+    grid: (usize, usize),
     /// For each step the end of its block and how many positions it reveals.
     plan: Vec<(usize, usize)>,
     /// The next of them. Those of a block that was done earlier are left out.
@@ -336,7 +339,7 @@ impl Blocks {
     pub(super) fn new(p: &Params, ask: Ask, score: Score, reach: Reach) -> Blocks {
         let (steps, block_length) = (p.int("steps"), p.int("block_length"));
         let (end_last, draw) = (p.get("end_last") > 0.0, Draw::new(p, ask));
-        Blocks { steps, block_length, end_last, draw, score, reach, plan: Vec::new(), next: 0 }
+        Blocks { steps, block_length, end_last, draw, score, reach, grid: (1, 0), plan: Vec::new(), next: 0 }
     }
 }
 
@@ -353,6 +356,7 @@ impl Sampler for Blocks {
         let all = before + open.len();
         let block_length = if self.block_length == 0 { all.max(1) } else { self.block_length };
         let blocks = all.div_ceil(block_length);
+        self.grid = (block_length, before);
         self.plan.clear();
         self.next = 0;
         for b in before / block_length..blocks {
@@ -371,6 +375,14 @@ impl Sampler for Blocks {
                 }
             }
         }
+    }
+
+    /// The block of the first open position.
+    fn block(&self, open: &[bool]) -> std::ops::Range<usize> {
+        let (len, before) = self.grid;
+        let first = open.iter().position(|&open| open).unwrap_or(0);
+        let begin = (before + first) / len * len;
+        begin.saturating_sub(before)..(begin + len - before).min(open.len())
     }
 
     fn step(&mut self, view: StepView<'_>) -> Decision {
