@@ -126,7 +126,8 @@ fn set_kv_type(model: &mut Model, args: &ModelArgs, out: Out) -> anyhow::Result<
     let Some(kv_type) = args.kv_type else { return Ok(()) };
     let whole = model.shape().reading == Reading::Whole && kv_type != KvType::F32;
     if whole && args.given.by_environment("kv_type") {
-        let because = "this model has a cache only with --cache, beside which --kv-type says it";
+        let because = "models that read prompt and answer in one pass have a cache only with --cache, beside which \
+                       --kv-type says it";
         out.note(&left_out("kv_type", kv_type.name(), because));
         return Ok(());
     }

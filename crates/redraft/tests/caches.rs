@@ -149,7 +149,7 @@ fn a_block_that_is_everything_is_not_approximated() {
 fn one_layer_is_not_approximated() {
     for (file, arch) in [(DREAM, "dream"), (LLADA, "llada")] {
         let one = |options: &LoadOptions| {
-            let gguf = changed(&oracle_model(file), |m| m.set(&format!("{arch}.block_count"), 1u32));
+            let gguf = changed(&oracle_model(file), |m| m.set(format!("{arch}.block_count"), 1u32));
             Model::from_gguf(gguf, options).unwrap()
         };
         let f64 = LoadOptions { precision: Precision::F64, ..LoadOptions::default() };

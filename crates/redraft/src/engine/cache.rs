@@ -7,6 +7,10 @@
 
 use std::ops::Range;
 
+use super::CanvasPass;
+use crate::arch::Reading;
+use crate::{Error, Model};
+
 /// Which keys and values the later steps of a block take from its first one. Everything but `None` changes answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BlockCache {
@@ -48,7 +52,7 @@ impl BlockCache {
 /// A step of a block with a cache, in a model that reads whole sequences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockStep {
-    /// What is taken from the cache. With [`BlockCache::None`] a step reads everything, and leaves nothing.
+    /// What is taken from the cache; with [`BlockCache::None`] it is no step of a block.
     pub cache: BlockCache,
     /// First position of the block in the canvas.
     pub begin: usize,
@@ -74,11 +78,7 @@ impl BlockStep {
     /// `shifted`, the row before the block predicts its first position and is read with it.
     pub(super) fn reads(&self, lead: usize, len: usize, shifted: bool) -> Reads {
         let begin = (lead + self.begin).saturating_sub(usize::from(shifted));
-        let end = match self.cache {
-            BlockCache::None | BlockCache::Prefix => len,
-            BlockCache::Dual => lead + self.end,
-        };
-        let begin = if self.cache == BlockCache::None { 0 } else { begin };
+        let end = if self.cache == BlockCache::Dual { lead + self.end } else { len };
         let cached = begin + len - end;
         if !self.first {
             return Reads { rows: begin..end, cached, fill: None };
@@ -87,6 +87,34 @@ impl BlockStep {
         // Rows of a pass are addressed by u32.
         let fill = (cached > 0).then(|| order.map(|row| row as u32).collect());
         Reads { rows: 0..len, cached, fill }
+    }
+}
+
+/// Whether a pass can be a step of a block.
+pub(super) fn check(
+    model: &Model,
+    pass: &CanvasPass<'_>,
+    step: BlockStep,
+    cfg_scale: f64,
+) -> Result<(), Error> {
+    let wrong = |what: &str, expected: String, found: String| {
+        Err(Error::Request { what: what.into(), expected, found })
+    };
+    if model.shape().reading != Reading::Whole {
+        let found = model.arch().name.into();
+        return wrong("block with a cache", "a model that reads prompt and answer whole".into(), found);
+    }
+    if cfg_scale > 0.0 {
+        return wrong("cfg_scale with a cache", "0".into(), cfg_scale.to_string());
+    }
+    let (n, BlockStep { begin, end, first, .. }) = (pass.ids.len(), step);
+    let open = |i: usize| pass.open.is_none_or(|open| open[i]);
+    if begin >= end || end > n {
+        return wrong("block", format!("positions of a canvas of {n}"), format!("{begin}..{end}"));
+    }
+    match (0..n).find(|i| !first && !(begin..end).contains(i) && open(*i)) {
+        None => Ok(()),
+        Some(i) => wrong("open positions of a later step", format!("some of {begin}..{end}"), i.to_string()),
     }
 }
 
@@ -109,13 +137,11 @@ mod tests {
         assert_eq!(reads(dual, true, false), (0..9, 7, Some(vec![0, 1, 2, 3, 4, 7, 8, 5, 6])));
         assert_eq!(reads(dual, false, true), (4..7, 6, None));
         assert_eq!(reads(dual, true, true).2, Some(vec![0, 1, 2, 3, 7, 8, 4, 5, 6]));
-        assert_eq!(reads(BlockCache::None, true, false), (0..9, 0, None));
-        assert_eq!(reads(BlockCache::None, false, false), (0..9, 0, None));
     }
 
     #[test]
     fn a_block_that_is_everything_caches_nothing() {
-        for cache in BlockCache::ALL.iter().copied() {
+        for cache in [BlockCache::Prefix, BlockCache::Dual] {
             for shifted in [false, true] {
                 for first in [false, true] {
                     let reads = BlockStep { cache, begin: 0, end: 6, first }.reads(0, 6, shifted);

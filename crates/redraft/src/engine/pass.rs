@@ -8,8 +8,8 @@ use redraft_compute::{
     Val,
 };
 
-use super::cache::{BlockStep, Reads};
-use super::{Penalties, Place, Session};
+use super::cache::{self, Reads};
+use super::{BlockCache, BlockStep, Penalties, Place, Session};
 use crate::arch::{Noise, Reading};
 use crate::sampler::Ask;
 use crate::{Error, Model};
@@ -355,8 +355,11 @@ pub fn canvas_pass(
     len("decided positions", if pass.decided.is_empty() { pass.ids.len() } else { pass.decided.len() })?;
     pass.sampling.map_or(Ok(()), |s| len("uniform numbers", s.uniform.len()))?;
     let ask = pass.sampling.map(|s| s.ask).unwrap_or_default();
-    match pass.block {
-        Some(step) => check_block(model, &pass, step, ask.cfg_scale)?,
+    // A cache of nothing is none.
+    let block = pass.block.filter(|step| step.cache != BlockCache::None);
+    let pass = CanvasPass { block, ..pass };
+    match block {
+        Some(step) => cache::check(model, &pass, step, ask.cfg_scale)?,
         None => check_kv_type(model)?,
     }
     let plain = Ask { temperature: ask.temperature, ..Ask::default() };
@@ -392,29 +395,6 @@ pub(super) fn check_kv_type(model: &Model) -> Result<(), Error> {
             .into(),
         found: model.kv_type().name().into(),
     })
-}
-
-/// Whether a pass can be a step of a block.
-fn check_block(model: &Model, pass: &CanvasPass<'_>, step: BlockStep, cfg_scale: f64) -> Result<(), Error> {
-    let wrong = |what: &str, expected: String, found: String| {
-        Err(Error::Request { what: what.into(), expected, found })
-    };
-    if model.shape().reading != Reading::Whole {
-        let found = model.arch().name.into();
-        return wrong("block with a cache", "a model that reads prompt and answer whole".into(), found);
-    }
-    if cfg_scale > 0.0 {
-        return wrong("cfg_scale with a cache", "0".into(), cfg_scale.to_string());
-    }
-    let (n, BlockStep { begin, end, first, .. }) = (pass.ids.len(), step);
-    let open = |i: usize| pass.open.is_none_or(|open| open[i]);
-    if begin >= end || end > n {
-        return wrong("block", format!("positions of a canvas of {n}"), format!("{begin}..{end}"));
-    }
-    match (0..n).find(|i| !first && !(begin..end).contains(i) && open(*i)) {
-        None => Ok(()),
-        Some(i) => wrong("open positions of a later step", format!("some of {begin}..{end}"), i.to_string()),
-    }
 }
 
 /// Whether guidance is possible.

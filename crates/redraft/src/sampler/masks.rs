@@ -473,6 +473,22 @@ pub(super) mod tests {
         assert_eq!(reveals(&mut s, &[0.5; 4], &[0.5; 4]), [[0], [1], [2], [3]], "one a step");
     }
 
+    #[test]
+    fn blocks_are_those_of_the_first_open_position() {
+        let spec = super::super::sampler("low-confidence").unwrap();
+        let of = |len| (spec.create)(&params(spec, &[("block_length", len)]), &super::super::PROFILES[0]);
+        let mut s = of(4.0);
+        let mut at = |before: usize, n: usize, first: usize| {
+            s.begin(&vec![true; n], before);
+            s.block(&(0..n).map(|i| i >= first).collect::<Vec<_>>())
+        };
+        assert_eq!([at(0, 10, 0), at(0, 10, 3), at(0, 10, 4), at(0, 10, 9)], [0..4, 0..4, 4..8, 8..10]);
+        assert_eq!([at(3, 7, 0), at(3, 7, 1), at(6, 4, 0), at(6, 4, 3)], [0..1, 1..5, 0..2, 2..4]);
+        let mut whole = of(0.0);
+        whole.begin(&[true; 5], 0);
+        assert_eq!(whole.block(&[false, true, false, true, true]), 0..5);
+    }
+
     /// How many positions each step of a canvas reveals whose open positions are given.
     fn counts(name: &str, parameters: &[(&str, f64)], open: &[bool], before: usize) -> Vec<usize> {
         let spec = super::super::sampler(name).unwrap();
@@ -482,6 +498,7 @@ pub(super) mod tests {
         for step in 0..100 {
             // Of what is decided nothing is predicted.
             let ids: Vec<u32> = open.iter().map(|&o| if o { 7 } else { 0 }).collect();
+            let block = s.block(&open);
             let d = s.step(StepView {
                 step,
                 canvas: &vec![0; n],
@@ -496,6 +513,7 @@ pub(super) mod tests {
                 choice: &vec![0.5; n],
                 ..StepView::default()
             });
+            assert!((0..n).all(|i| block.contains(&i) || !d.accepted[i]), "{name}: {block:?} {d:?}");
             assert!(
                 (0..n).all(|i| open[i] || !d.accepted[i] && d.canvas[i] == 0),
                 "{name}: what is given stays"
