@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""Trains testdata/caches/digits.BF16.gguf, a small model of masks on tasks whose answers are known, and writes its questions.
+"""Trains testdata/caches/digits*.gguf, a small model of masks on tasks whose answers are known, and writes its questions.
 
     pip install gguf==0.19.0 numpy==2.4.6 jax==0.10.2
-    python scripts/train_digits.py testdata --minutes 15
+    python scripts/train_digits.py testdata --minutes 20
     python scripts/train_digits.py testdata --questions-only
 
 A prompt is a letter, 24 digits and `=`; the answer is 24 digits: `c` the same, `r` from the last to the first, `o` in rising
 order, `s` running sums modulo 10, `a` the sum of the first 12 and the last 12 digits as numbers, with zeros before it. The
 model is a LLaDA of four layers, 64 wide. As in its paper (arXiv:2502.09992, section 2.3) each token of the answer is
 masked with a probability t that is drawn for the sequence, and the loss of masked ones is divided by t. The schedule follows
-the clock, so two runs give different weights; the file is kept. Its questions are drawn from a seed of their own.
+the clock, so two runs give different weights; the files are kept: digits.BF16.gguf is the end of a run of 20 minutes and 2,500
+steps on two shared cores, digits-early.BF16.gguf the state after 1,000 of them. Questions are drawn
+from a seed of their own.
 """
 import argparse
 import json
@@ -125,8 +127,8 @@ def train(path, minutes):
         mean += (float(value) - mean) * max(0.01, 1 / n)
         if n % 100 == 0:
             print(f"step {n}, {part:.0%}: loss {mean:.4f}", flush=True)
-        if n % 1000 == 0 or n == 20:
-            write(path, {k: np.asarray(x) for k, x in w.items()})
+        if n == 1000:
+            write(path.with_name("digits-early.BF16.gguf"), {k: np.asarray(x) for k, x in w.items()})
     write(path, {k: np.asarray(x) for k, x in w.items()})
 
 
@@ -152,7 +154,7 @@ def questions(path, each):
         x = r.integers(0, 10, (each, N))
         for a, b in zip(x, answers(task, x)):
             out.append({"prompt": f"{task}{''.join(map(str, a))}=", "answer": "".join(map(str, b))})
-    path.write_text(json.dumps(out, indent=0) + "\n")
+    path.write_text("[\n" + ",\n".join(map(json.dumps, out)) + "\n]\n")
 
 
 def main():

@@ -5,10 +5,12 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use common::{
-    LogitsSink, cases, changed, commands, config, exact, f32_limits, judge, open, oracle_model, with_metadata,
+    LogitsSink, cases, changed, commands, config, exact, f32_limits, judge, open, oracle_model, testdata,
+    with_metadata,
 };
 use redraft::arch::Noise;
 use redraft::compute::cpu::CpuLevel;
@@ -22,6 +24,8 @@ use redraft::sampler::{Ask, PROFILES, SAMPLERS, sampler};
 use redraft::trace::{GenerationRecorder, Limits, TraceFile, compare, like};
 use redraft::{Error, LoadOptions, Model};
 
+/// A trained model, and the same before it had learned all that it can.
+const TRAINED: [&str; 2] = ["digits.BF16.gguf", "digits-early.BF16.gguf"];
 const DREAM: &str = "dream-tiny.F16.gguf";
 const LLADA: &str = "llada-tiny.BF16.gguf";
 const FILES: [&str; 4] = [DREAM, LLADA, "llada-moe-tiny.BF16.gguf", "rnd1-tiny.BF16.gguf"];
@@ -530,4 +534,42 @@ fn shifted_predictions_at_the_start_of_a_sequence() {
             assert_eq!((done.ids.len(), done.ids[2], done.canvases[0].steps), (12, 40, 11));
         }
     }
+}
+
+/// Answers to a part of the questions of a trained model: how many are right, and how many of the tokens are those without a
+/// cache.
+#[test]
+fn what_a_cache_changes_in_answers_of_a_trained_model() {
+    let file = std::fs::read_to_string(testdata().join("caches/questions.json")).unwrap();
+    let questions: Vec<BTreeMap<String, String>> = serde_json::from_str(&file).unwrap();
+    let runs = [(TRAINED[0], 8.0), (TRAINED[1], 8.0), (TRAINED[1], 0.0)];
+    let found = runs.map(|(file, block)| {
+        let mut model = Model::open(&testdata().join("caches").join(file), &LoadOptions::default()).unwrap();
+        let mut found = [[0; 2]; 3];
+        for q in questions.iter().step_by(7) {
+            let ids = |text: &str| -> Vec<u32> {
+                text.chars().map(|c| model.tokenizer().token_id(&c.to_string()).unwrap()).collect()
+            };
+            let (prompt, answer) = (ids(&q["prompt"]), ids(&q["answer"]));
+            let mut r = request(&model, "threshold", &[("block_length", block)], answer.len());
+            (r.prompt, r.full_logits) = (prompt, false);
+            let answers = [BlockCache::None, BlockCache::Prefix, BlockCache::Dual].map(|cache| {
+                r.cache = cache;
+                run(&mut model, &r).ids
+            });
+            for (found, ids) in found.iter_mut().zip(&answers) {
+                found[0] += usize::from(*ids == answer);
+                found[1] += ids.iter().zip(&answers[0]).filter(|(a, b)| a == b).count();
+            }
+        }
+        found
+    });
+    assert_eq!(
+        found,
+        [
+            [[43, 1728], [43, 1656], [43, 1662]],
+            [[28, 1728], [29, 1662], [29, 1658]],
+            [[27, 1728], [26, 1579], [26, 1579]],
+        ]
+    );
 }

@@ -247,11 +247,12 @@ impl Report {
             self.diffusion.canvases.iter().map(|c| format!("{} {}", c.steps, c.stop)).collect();
         vec![
             format!(
-                "{} ({}), {:.2} per forward pass; steps of each canvas: {}",
+                "{} ({}), {:.2} per forward pass; steps of each canvas: {}{}",
                 counted(self.usage.completion_tokens, "token"),
                 self.finish_reason,
                 self.diffusion.tokens_per_forward,
-                canvases.join(", ")
+                canvases.join(", "),
+                self.diffusion.cache.map_or(String::new(), |c| format!("; approximated by --cache {c}"))
             ),
             format!(
                 "prompt {:.1} ms, first draft {:.1} ms, denoising {:.1} ms ({:.2} ms a step), total {:.1} ms",

@@ -223,6 +223,8 @@ fn a_cache_of_blocks_is_recorded_and_repeated() {
     assert_eq!((&plain["memory"]["kv_bytes"], &cached["kv_type"]), (&0.into(), &"f16".into()));
     assert!(cached["memory"]["kv_bytes"].as_u64() > Some(0));
     assert!(std::fs::read_to_string(&receipt).unwrap().contains(r#""cache": "dual""#));
+    let said = redraft(&[&run[..], &["-v"]].concat()).err;
+    assert!(said.contains("approximated by --cache dual"), "{said}");
     assert!(
         ok(&["verify", &receipt, "-m", &m]).ends_with("equal: the model file, every step and the answer\n")
     );
