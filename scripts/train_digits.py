@@ -9,9 +9,9 @@ A prompt is a letter, 24 digits and `=`; the answer is 24 digits: `c` the same, 
 order, `s` running sums modulo 10, `a` the sum of the first 12 and the last 12 digits as numbers, with zeros before it. The
 model is a LLaDA of four layers, 64 wide. As in its paper (arXiv:2502.09992, section 2.3) each token of the answer is
 masked with a probability t that is drawn for the sequence, and the loss of masked ones is divided by t. The schedule follows
-the clock, so two runs give different weights; the files are kept: digits.BF16.gguf is the end of a run of 20 minutes and 2,500
-steps on two shared cores, digits-early.BF16.gguf the state after 1,000 of them. Questions are drawn
-from a seed of their own.
+the clock, so two runs give different weights, and the files are kept: digits.BF16.gguf is the end of a run of 20 minutes and
+about 2,500 steps on two shared cores, digits-early.BF16.gguf the state after 1,000 of them. Questions are drawn from a seed of
+their own.
 """
 import argparse
 import json
@@ -96,7 +96,7 @@ def train(path, minutes):
             x = x + jnp.einsum("bhij,bjhd->bihd", p, v).reshape(*ids.shape, D) @ at("attn_output").T
             h = rms(x, at("ffn_norm"))
             x = x + (jax.nn.silu(h @ at("ffn_gate").T) * (h @ at("ffn_up").T)) @ at("ffn_down").T
-        # Answers are digits, so that nothing else needs a logit while it learns.
+        # Only the answer has a loss.
         return rms(x[:, -N:], w["output_norm.weight"]) @ w["token_embd.weight"].T
 
     def loss(w, ids, hidden, t):
