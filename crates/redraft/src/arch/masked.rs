@@ -240,14 +240,18 @@ impl Arch for Masked {
     }
 
     fn canvas(&self, b: &mut ProgramBuilder, ids: Val, _: Option<Distribution>) -> Result<Val, ComputeError> {
-        // Without cached tokens there is no need of a cache, whose type would round keys and values.
-        let unused = self.blocks.is_none() && b.n_past() == 0;
-        let x = self.hidden(b, ids, if unused { Cache::Unused } else { Cache::Read })?;
+        let cache = if self.blocks.is_none() { Cache::Unused } else { Cache::Read };
+        let x = self.hidden(b, ids, cache)?;
         self.net.result_norm(b, x)
     }
 
-    fn fill(&self, b: &mut ProgramBuilder, ids: Val, order: &[u32]) -> Result<Val, ComputeError> {
-        let x = self.hidden(b, ids, Cache::Fill(order))?;
+    fn block_step(
+        &self,
+        b: &mut ProgramBuilder,
+        ids: Val,
+        fill: Option<&[u32]>,
+    ) -> Result<Val, ComputeError> {
+        let x = self.hidden(b, ids, fill.map_or(Cache::Read, Cache::Fill))?;
         self.net.result_norm(b, x)
     }
 

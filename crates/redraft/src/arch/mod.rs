@@ -180,8 +180,7 @@ pub trait Arch: Send + Sync {
     /// Final norm of a hidden state, tapped as `result_norm`.
     fn result_norm(&self, b: &mut ProgramBuilder, hidden: Val) -> Result<Val, ComputeError>;
 
-    /// Bidirectional pass over a canvas, with [`Reading::Blocks`] over any tokens after whole blocks, with
-    /// [`Reading::Whole`] over those that are not in the cache. `previous`: the
+    /// Bidirectional pass over a canvas, with [`Reading::Blocks`] over any tokens after whole blocks. `previous`: the
     /// distributions of the step before, `T` rows. Returns what the [`head`](Self::head) is applied to, one row per
     /// position of the canvas: the final normed hidden state `[T, d_model]`.
     fn canvas(
@@ -191,15 +190,22 @@ pub trait Arch: Send + Sync {
         previous: Option<Distribution>,
     ) -> Result<Val, ComputeError>;
 
-    /// With [`Reading::Whole`], as [`canvas`](Self::canvas) over a whole sequence, whose keys and values fill the empty
-    /// KV cache in this order of rows. Not asked of other models.
+    /// With [`Reading::Whole`], as [`canvas`](Self::canvas), in a step of a
+    /// [block](crate::engine::BlockStep): with `fill` over a whole sequence, whose keys and values fill the empty
+    /// KV cache in this order of rows; without it over tokens that see themselves and what is in the cache. Not asked of
+    /// other models.
     ///
     /// # Errors
     /// [`ComputeError::Unavailable`] where there is no such pass; those of the ops.
-    fn fill(&self, _b: &mut ProgramBuilder, _ids: Val, _order: &[u32]) -> Result<Val, ComputeError> {
+    fn block_step(
+        &self,
+        _b: &mut ProgramBuilder,
+        _ids: Val,
+        _fill: Option<&[u32]>,
+    ) -> Result<Val, ComputeError> {
         Err(ComputeError::Unavailable {
-            what: "pass over a whole sequence",
-            name: "fill".into(),
+            what: "pass of models that read whole sequences",
+            name: "block_step".into(),
             available: "prompt, canvas".into(),
         })
     }

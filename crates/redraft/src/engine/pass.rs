@@ -475,9 +475,10 @@ fn one_pass(
     };
     let tables = model.arch.position_inputs(n_past + read.start, ids.len());
     inputs.extend(tables.iter().map(|t| InputData::F64(t)));
-    let mut hidden = match &fill {
-        None => model.arch.canvas(&mut b, v, previous)?,
-        Some(order) => model.arch.fill(&mut b, v, order)?,
+    let mut hidden = match pass.block {
+        Some(_) if cached > 0 => model.arch.block_step(&mut b, v, fill.as_deref())?,
+        // Nothing is outside the block.
+        _ => model.arch.canvas(&mut b, v, previous)?,
     }; // [T, d_model]
 
     // The rows whose logits are wanted, R of them: what is not asked for costs a product with the vocabulary. A model that is
