@@ -141,6 +141,7 @@ pub fn model(data: &[u8]) {
         ban: Vec::new(),
         self_conditioning: true,
         given: redraft::engine::Given::default(),
+        cache: redraft::engine::BlockCache::default(),
         full_logits: false,
         interrupt: None,
     };

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use redraft::compute::Precision;
+use redraft::arch::Reading;
+use redraft::compute::{KvType, Precision};
 use redraft::gguf::{Gguf, OpenOptions, Shown, available_memory, is_cached};
 use redraft::receipt::ModelDigests;
 use redraft::tokenizer::Tokenizer;
@@ -123,6 +124,13 @@ fn open_checked(
 /// It does not go with the model or its precision, and a flag asks for it.
 fn set_kv_type(model: &mut Model, args: &ModelArgs, out: Out) -> anyhow::Result<()> {
     let Some(kv_type) = args.kv_type else { return Ok(()) };
+    let whole = model.shape().reading == Reading::Whole && kv_type != KvType::F32;
+    if whole && args.given.by_environment("kv_type") {
+        let because = "models that read prompt and answer in one pass have a cache only with --cache, beside which \
+                       --kv-type says it";
+        out.note(&left_out("kv_type", kv_type.name(), because));
+        return Ok(());
+    }
     match model.set_kv_type(kv_type) {
         Err(e) if args.given.by_environment("kv_type") => {
             out.note(&left_out("kv_type", kv_type.name(), e));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use redraft::Model;
 use redraft::arch::{Reading, Shape};
-use redraft::engine::Request;
+use redraft::engine::{BlockCache, Request};
 use redraft::sampler::PromptWindow;
 use redraft::trace::golden_name;
 use serde_json::{Map, Value, json};
@@ -61,6 +61,9 @@ pub(crate) fn generation(model: &Model, request: &Request, seed: u64) -> BTreeMa
     facts.insert("sampler".into(), request.sampler.name.into());
     facts.insert("profile".into(), request.profile.name.into());
     facts.insert("max_tokens".into(), request.max_tokens.to_string());
+    if request.cache != BlockCache::None {
+        facts.insert("cache".into(), request.cache.name().into());
+    }
     facts.insert("seed".into(), seed.to_string());
     facts.insert("self_conditioning".into(), request.self_conditioning.to_string());
     facts.insert("config".into(), Value::Object(config).to_string());

@@ -10,7 +10,7 @@ use redraft_gguf::{Bytes, Gguf, OpenOptions};
 use sha2::{Digest as _, Sha256};
 
 use crate::Error;
-use crate::arch::{Arch, ArchSpec, Reading, Shape, arch_of};
+use crate::arch::{Arch, ArchSpec, Shape, arch_of};
 use crate::diagnose::Applied;
 use crate::engine::Session;
 use crate::sampler::{EDIT, Params, SamplerSpec, names_commands};
@@ -31,7 +31,8 @@ pub struct LoadOptions {
     /// How products with weights are computed; `fast` is defined for [`Precision::F32`] only. None takes `fast` there
     /// where a weight is quantized or of 16 bits, and `exact` elsewhere; [`Model::numerics`] says which it is.
     pub numerics: Option<Numerics>,
-    /// Number type of keys and values in the cache; others than f32 are defined for [`Precision::F32`] only.
+    /// Number type of keys and values in the cache; others than f32 are defined for [`Precision::F32`] only. Passes that
+    /// use no cache refuse them.
     pub kv_type: KvType,
     /// Bytes of a KV cache up to which sliding layers keep all tokens; beyond, they keep one and a half windows. No
     /// result depends on it.
@@ -107,7 +108,7 @@ impl Model {
         let spec = arch_of(gguf.metadata())?;
         let mut loader = WeightLoader::new(&gguf);
         let arch = (spec.load)(&gguf, &mut loader, &mut notes)?;
-        check_kv_type(options.kv_type, options.precision, arch.shape())?;
+        options.kv_type.check(options.precision)?;
         let (mut table, unused) = loader.finish()?;
         more(&mut table)?;
         let weights = Arc::new(table);
@@ -220,10 +221,9 @@ impl Model {
     /// Changes the number type of keys and values, for sessions to come.
     ///
     /// # Errors
-    /// As for [`LoadOptions::kv_type`]: [`Error::Compute`] where the precision has no such type, [`Error::Request`] where
-    /// the model has no cache.
+    /// As for [`LoadOptions::kv_type`]: [`Error::Compute`] where the precision has no such type.
     pub fn set_kv_type(&mut self, kv_type: KvType) -> Result<(), Error> {
-        check_kv_type(kv_type, self.backend.capabilities().precision, self.shape())?;
+        kv_type.check(self.backend.capabilities().precision)?;
         self.kv_type = kv_type;
         Ok(())
     }
@@ -315,19 +315,6 @@ impl Model {
     pub fn close(&mut self, session: Session) {
         self.backend.seq_free(session.seq());
     }
-}
-
-/// Whether keys and values of a model can be of a type.
-fn check_kv_type(kv_type: KvType, precision: Precision, shape: &Shape) -> Result<(), Error> {
-    kv_type.check(precision)?;
-    if shape.reading == Reading::Whole && kv_type != KvType::F32 {
-        return Err(Error::Request {
-            what: "type of the KV cache".into(),
-            expected: "none: models that read prompt and answer in one pass have no cache".into(),
-            found: kv_type.name().into(),
-        });
-    }
-    Ok(())
 }
 
 /// SHA-256 of everything before the tensor data, in hexadecimal; of a split model, of that part of all files, one

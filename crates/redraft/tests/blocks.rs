@@ -17,8 +17,8 @@ use redraft::arch::{Canvases, Noise, Reading};
 use redraft::compute::cpu::CpuLevel;
 use redraft::compute::{KvType, Precision, TapKey};
 use redraft::engine::{
-    CanvasPass, Event, Finish, Generation, Given, MemoryEstimate, Philox, Request, Session, TapSink,
-    canvas_pass, default_max_tokens, generate,
+    BlockCache, CanvasPass, Event, Finish, Generation, Given, MemoryEstimate, Philox, Request, Session,
+    TapSink, canvas_pass, default_max_tokens, generate,
 };
 use redraft::gguf::Metadata;
 use redraft::receipt::{Check, ModelDigests, Receipt, StepRecorder};
@@ -176,6 +176,7 @@ fn request(model: &Model, name: &str, parameters: &[(&str, f64)], prompt: &[u32]
         ban: Vec::new(),
         self_conditioning: false,
         given: Given::default(),
+        cache: BlockCache::None,
         full_logits: true,
         interrupt: None,
     }
@@ -553,7 +554,9 @@ fn keys_have_a_meaning() {
 fn the_memory_of_an_answer_is_known_before() {
     let mut model = FAST_DLLM.open(48, &options());
     let shape = model.shape().clone();
-    let of = |model: &mut Model, n, answer| MemoryEstimate::of(model, n, answer, Ask::default()).unwrap();
+    let of = |model: &mut Model, n, answer| {
+        MemoryEstimate::of(model, n, answer, Ask::default(), BlockCache::None).unwrap()
+    };
     let long = of(&mut model, 2000, 112);
     let row: usize = shape.kv.widths.iter().map(|w| 2 * 4 * w).sum();
     assert_eq!(long.kv_bytes, (2112 * row) as u64);

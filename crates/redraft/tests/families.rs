@@ -10,7 +10,7 @@ use common::{commands, config, exact, expand, f32_limits, family_cases, judge, o
 use redraft::arch::Noise;
 use redraft::compute::Precision;
 use redraft::engine::{
-    CanvasPass, Event, Generation, Given, MemoryEstimate, Philox, Request, Sampling, canvas_pass,
+    BlockCache, CanvasPass, Event, Generation, Given, MemoryEstimate, Philox, Request, Sampling, canvas_pass,
     default_max_tokens, generate,
 };
 use redraft::gguf::DType;
@@ -80,6 +80,7 @@ fn request(model: &Model, name: &str, parameters: &[(&str, f64)], max_tokens: us
         ban: Vec::new(),
         self_conditioning: true,
         given: Given::default(),
+        cache: BlockCache::None,
         full_logits: false,
         interrupt: None,
     }
@@ -255,7 +256,7 @@ fn what_does_not_apply_is_an_error() {
 fn the_memory_of_an_answer_is_known_before() {
     let mut dream = open(ALL[0], &LoadOptions::default());
     let ask = Ask { top_p: 0.9, ..Ask::default() };
-    let [short, long] = [8, 40].map(|n| MemoryEstimate::of(&mut dream, 5, n, ask).unwrap());
+    let [short, long] = [8, 40].map(|n| MemoryEstimate::of(&mut dream, 5, n, ask, BlockCache::None).unwrap());
     assert_eq!((short.kv_bytes, long.kv_bytes), (0, 0));
     let logits = (4 * 32 * dream.shape().vocab_len) as u64;
     assert!(long.buffer_bytes - short.buffer_bytes >= 2 * logits, "{short:?} {long:?}");

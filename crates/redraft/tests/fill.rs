@@ -12,7 +12,8 @@ use common::{LogitsSink, changed, testdata};
 use redraft::arch::{Noise, Reading};
 use redraft::compute::cpu::CpuLevel;
 use redraft::engine::{
-    CanvasPass, Event, Finish, Generation, Given, Philox, Request, Session, Slot, canvas_pass, generate,
+    BlockCache, CanvasPass, Event, Finish, Generation, Given, Philox, Request, Session, Slot, canvas_pass,
+    generate,
 };
 use redraft::fill::{Fill, Filled, Lengths, Template, fill, find_lengths, parse};
 use redraft::gguf::Gguf;
@@ -67,6 +68,7 @@ fn request(model: &Model, spec: &'static SamplerSpec, parameters: &[(&str, f64)]
         ban: Vec::new(),
         given,
         self_conditioning: true,
+        cache: BlockCache::None,
         full_logits: true,
         interrupt: None,
     }

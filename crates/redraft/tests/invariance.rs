@@ -9,7 +9,8 @@ use std::ops::ControlFlow;
 use common::{LogitsSink, exact, open, oracle_cases};
 use redraft::compute::{KvType, Numerics, Precision};
 use redraft::engine::{
-    CanvasPass, Event, Generation, Given, Philox, Previous, Request, Sampling, Session, canvas_pass, generate,
+    BlockCache, CanvasPass, Event, Generation, Given, Philox, Previous, Request, Sampling, Session,
+    canvas_pass, generate,
 };
 use redraft::sampler::{PROFILES, sampler};
 use redraft::{Error, LoadOptions, Model};
@@ -29,6 +30,7 @@ fn request(model: &Model, prompt: &[u32], max_tokens: usize) -> Request {
         ban: Vec::new(),
         self_conditioning: true,
         given: Given::default(),
+        cache: BlockCache::None,
         full_logits: true,
         interrupt: None,
     }

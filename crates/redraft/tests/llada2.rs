@@ -12,7 +12,7 @@ use common::{
 };
 use redraft::arch::{Noise, Reading};
 use redraft::compute::{Numerics, Precision};
-use redraft::engine::{CanvasPass, Event, Given, Philox, Request, canvas_pass, generate};
+use redraft::engine::{BlockCache, CanvasPass, Event, Given, Philox, Request, canvas_pass, generate};
 use redraft::gguf::{Bytes, DType, Gguf, GgufWriter, Metadata};
 use redraft::sampler::{PROFILES, sampler};
 use redraft::trace::{Limits, TraceFile};
@@ -86,6 +86,7 @@ fn answers_have_the_same_bits_everywhere() {
             ban: Vec::new(),
             self_conditioning: true,
             given: Given::default(),
+            cache: BlockCache::None,
             full_logits: false,
             interrupt: None,
         };
@@ -132,6 +133,7 @@ fn commands_are_two_tokens_of_the_vocabulary() {
             ban: Vec::new(),
             self_conditioning: true,
             given: Given::default(),
+            cache: BlockCache::None,
             full_logits: false,
             interrupt: None,
         };

@@ -12,7 +12,7 @@ use common::{commands, config, f32_limits, open, testdata};
 use redraft::arch::Noise;
 use redraft::compute::Numerics;
 use redraft::compute::cpu::CpuLevel;
-use redraft::engine::{Event, Finish, Generation, Philox, Request, StepEvent, generate};
+use redraft::engine::{BlockCache, Event, Finish, Generation, Philox, Request, StepEvent, generate};
 use redraft::receipt::{Check, ModelDigests, Receipt, StepRecorder};
 use redraft::sampler::{PROFILES, SAMPLERS, SamplerSpec, sampler};
 use redraft::trace::{GenerationRecorder, Limits, compare, like};
@@ -70,6 +70,7 @@ fn request(model: &Model, spec: &'static SamplerSpec, drawn: bool, parameters: &
         ban: Vec::new(),
         self_conditioning: true,
         given: redraft::engine::Given::default(),
+        cache: BlockCache::None,
         full_logits: false,
         interrupt: None,
     }

@@ -8,7 +8,7 @@ mod common;
 use std::ops::ControlFlow;
 
 use common::open;
-use redraft::engine::{Event, Finish, Generation, Given, Philox, Request, generate};
+use redraft::engine::{BlockCache, Event, Finish, Generation, Given, Philox, Request, generate};
 use redraft::sampler::{profile, sampler};
 use redraft::{LoadOptions, Model};
 
@@ -39,6 +39,7 @@ fn run(model: &mut Model, name: &str, prompt_len: u32, end_ids: Vec<u32>) -> (Ge
         ban: Vec::new(),
         self_conditioning: true,
         given: Given::default(),
+        cache: BlockCache::None,
         full_logits: false,
         interrupt: None,
     };

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use common::{exact, testdata};
 use redraft::chat::{ChatTemplate, Message, RenderOptions};
-use redraft::engine::{Finish, Given, Philox, Request, generate};
+use redraft::engine::{BlockCache, Finish, Given, Philox, Request, generate};
 use redraft::sampler::{PROFILES, Stop, sampler};
 use redraft::trace::{Limits, Preset, TraceFile, compare, like};
 use redraft::{LoadOptions, Model};
@@ -66,6 +66,7 @@ fn the_embedded_model_answers() {
             ban: Vec::new(),
             self_conditioning: true,
             given: Given::default(),
+            cache: BlockCache::None,
             full_logits: false,
             interrupt: None,
         };

@@ -7,7 +7,7 @@ mod common;
 use std::ops::ControlFlow;
 
 use common::{config, open, testdata, with_metadata};
-use redraft::engine::{Given, Philox, Request, generate};
+use redraft::engine::{BlockCache, Given, Philox, Request, generate};
 use redraft::gguf::Metadata;
 use redraft::sampler::PROFILES;
 use redraft::trace::{Elements, GenerationRecorder, TraceFile, like};
@@ -31,6 +31,7 @@ fn recording(model: &mut Model, max_tokens: usize, self_conditioning: bool) -> T
         ban: Vec::new(),
         self_conditioning,
         given: Given::default(),
+        cache: BlockCache::None,
         full_logits: false,
         interrupt: None,
     };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redraft::Model;
 use redraft::chat::{Answer, ToolCall, Warning};
-use redraft::engine::{CanvasReport, Digests, Finish, Generation, Request};
+use redraft::engine::{BlockCache, CanvasReport, Digests, Finish, Generation, Request};
 use redraft::sampler::Params;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -46,6 +46,9 @@ struct Usage {
 struct Diffusion {
     sampler: &'static str,
     profile: &'static str,
+    /// Which keys and values the steps of a block shared, where they did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache: Option<&'static str>,
     parameters: Map<String, Value>,
     /// Ids that were never drawn.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -174,6 +177,7 @@ impl Report {
             diffusion: Diffusion {
                 sampler: request.sampler.name,
                 profile: request.profile.name,
+                cache: Some(request.cache).filter(|&c| c != BlockCache::None).map(BlockCache::name),
                 parameters: parameters(&request.params),
                 ban: request.ban.clone(),
                 canvases: done.canvases.iter().map(canvas).collect(),
@@ -243,11 +247,12 @@ impl Report {
             self.diffusion.canvases.iter().map(|c| format!("{} {}", c.steps, c.stop)).collect();
         vec![
             format!(
-                "{} ({}), {:.2} per forward pass; steps of each canvas: {}",
+                "{} ({}), {:.2} per forward pass; steps of each canvas: {}{}",
                 counted(self.usage.completion_tokens, "token"),
                 self.finish_reason,
                 self.diffusion.tokens_per_forward,
-                canvases.join(", ")
+                canvases.join(", "),
+                self.diffusion.cache.map_or(String::new(), |c| format!("; approximated by --cache {c}"))
             ),
             format!(
                 "prompt {:.1} ms, first draft {:.1} ms, denoising {:.1} ms ({:.2} ms a step), total {:.1} ms",

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use redraft::Model;
 use redraft::arch::Noise;
-use redraft::engine::{Request, default_max_tokens};
+use redraft::engine::{BlockCache, Request, default_max_tokens};
 use redraft::sampler::{PROFILES, profile};
 use redraft::tokenizer::Specials;
 
@@ -46,6 +46,12 @@ pub(crate) struct GenerateArgs {
         env = "REDRAFT_SEED"
     )]
     pub(crate) seed: Seed,
+
+    /// For models that read prompt and answer whole: take keys and values outside the block of --block-length from its first
+    /// step, those before it (prefix) or also those after it (dual). Later steps of a block are faster, and the answer is an
+    /// approximation: another one than without (docs/caches.md).
+    #[arg(long, value_name = "WHAT", default_value = "none", value_parser = block_cache)]
+    pub(crate) cache: BlockCache,
 
     /// Which digests to report. full adds one over all logits of the last step of each canvas.
     #[arg(long, value_name = "KIND", default_value = "short", env = "REDRAFT_DIGEST")]
@@ -122,6 +128,10 @@ pub(crate) enum DigestKind {
     Short,
     /// Also of all logits.
     Full,
+}
+
+fn block_cache(text: &str) -> Result<BlockCache, String> {
+    BlockCache::from_name(text).ok_or_else(|| "expected `none` or `prefix` or `dual`".into())
 }
 
 fn profiles() -> PossibleValuesParser {
@@ -229,6 +239,7 @@ impl GenerateArgs {
             ban: self.banned(model)?,
             self_conditioning: !self.no_self_conditioning,
             given: redraft::engine::Given::default(),
+            cache: self.cache,
             full_logits: self.digest == DigestKind::Full,
             interrupt: None,
             prompt,

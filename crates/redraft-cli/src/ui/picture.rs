@@ -51,6 +51,8 @@ impl Positions<'_> {
         let state = |i: usize| match () {
             () if self.fixed.get(i) == Some(&true) => State::Committed,
             () if self.accepted[i] || self.open.is_some_and(|open| !open[i]) => State::Accepted,
+            // A mask that nothing was predicted for.
+            () if self.open.is_some() && self.argmax[i] == self.canvas[i] => State::Noise,
             () if self.entropy[i] < DRAFT_ENTROPY => State::Draft,
             () => State::Noise,
         };

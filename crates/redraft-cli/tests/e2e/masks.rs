@@ -2,6 +2,8 @@
 
 use redraft::gguf::{Array, Gguf, GgufWriter};
 
+use serde_json::Value;
+
 use crate::{json, ok, redraft, testdata};
 
 fn model(name: &str) -> String {
@@ -225,6 +227,35 @@ fn a_recording_and_a_receipt_of_a_model_of_blocks_repeat() {
     }
 }
 
+/// The cache stands in the answer's JSON, the receipt and the recording, and each repeats it.
+#[test]
+fn a_cache_of_blocks_is_recorded_and_repeated() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let m = model("dream-tiny.F16.gguf");
+    let (trace, receipt, again) = (path("t.safetensors"), path("r.json"), path("again.safetensors"));
+    let run = ["run", "-m", &m, "--tokens", "20,31,57", "-n", "10", "--sampler", "low-confidence"];
+    let run = [&run[..], &["--block-length", "4"]].concat();
+    let plain = json(&run);
+    let run = [&run[..], &["--cache", "dual", "--kv-type", "f16"]].concat();
+    let cached = json(&[&run[..], &["--trace", &trace, "--receipt", &receipt]].concat());
+    assert_eq!((&plain["diffusion"]["cache"], &cached["diffusion"]["cache"]), (&Value::Null, &"dual".into()));
+    assert_ne!(plain["digest"], cached["digest"]);
+    assert_eq!((&plain["memory"]["kv_bytes"], &cached["kv_type"]), (&0.into(), &"f16".into()));
+    assert!(cached["memory"]["kv_bytes"].as_u64() > Some(0));
+    assert!(std::fs::read_to_string(&receipt).unwrap().contains(r#""cache": "dual""#));
+    let said = redraft(&[&run[..], &["-v"]].concat()).err;
+    assert!(said.contains("approximated by --cache dual"), "{said}");
+    assert!(
+        ok(&["verify", &receipt, "-m", &m]).ends_with("equal: the model file, every step and the answer\n")
+    );
+    ok(&["trace", "-q", "-m", &m, "--kv-type", "f16", "--like", &trace, "-o", &again]);
+    ok(&["compare", &again, &trace, "--all"]);
+    let shown = ok(&["replay", &trace, "-m", &m]);
+    // Nothing is shown for masks that a later step predicts nothing for.
+    assert!(shown.contains("canvas 1 step 2/10") && shown.contains("········\n"), "{shown}");
+}
+
 #[test]
 fn what_does_not_apply_is_refused_by_its_flag() {
     let (dream, gemma) = (model("dream-tiny.F16.gguf"), crate::mini());
@@ -237,7 +268,14 @@ fn what_does_not_apply_is_refused_by_its_flag() {
             "--stability: the sampler entropy has no such parameter; it has --steps",
         ),
         (&dream, &["--sampler", "entropy-bound"], "expected origin, maskgit-plus"),
-        (&dream, &["--kv-type", "i8"], "--kv-type: type of the KV cache"),
+        (
+            &dream,
+            &["--kv-type", "i8"],
+            "type of the KV cache: expected f32: this model reads prompt and answer",
+        ),
+        (&dream, &["--cache", "both"], "expected `none` or `prefix` or `dual`"),
+        (&sdar, &["--cache", "dual"], "cache: expected none, since sdar has a cache of its own"),
+        (&dream, &["--cache", "prefix", "--cfg-scale", "1"], "cfg_scale with the cache prefix: expected 0"),
         (
             &sdar,
             &["--cfg-scale", "1"],
@@ -278,7 +316,11 @@ fn what_does_not_apply_is_left_out_of_the_environment() {
     };
     let always = ("REDRAFT_CTX_OVERFLOW", "slide");
     for (file, var, said) in [
-        (&dream, ("REDRAFT_KV_TYPE", "f16"), "expected none: models that read prompt and answer in one pass"),
+        (
+            &dream,
+            ("REDRAFT_KV_TYPE", "f16"),
+            "models that read prompt and answer in one pass have a cache only with --cache",
+        ),
         (&dream, ("REDRAFT_PROFILE", "jax"), "dream has one only"),
         (&dream, ("REDRAFT_SAMPLER", "entropy-bound"), "dream has other canvases"),
         (&dream, ("REDRAFT_STABILITY", "2"), "the sampler entropy has no such parameter"),

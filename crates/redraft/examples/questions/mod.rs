@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use redraft::Model;
 use redraft::chat::{BuiltinTemplate, ChatTemplate, Message, RenderOptions};
-use redraft::engine::{Given, Philox, Request};
+use redraft::engine::{BlockCache, Given, Philox, Request};
 use redraft::sampler::{PROFILES, sampler};
 use redraft::tokenizer::Tokenizer;
 
@@ -81,6 +81,7 @@ impl Asker {
             ban: Vec::new(),
             self_conditioning: self.self_conditioning,
             given: Given::default(),
+            cache: BlockCache::None,
             full_logits: false,
             interrupt: None,
         })

@@ -8,7 +8,7 @@ use redraft_gguf::{Gguf, Metadata, Value};
 use super::{Arch, Hyper, Noise, Reading, Shape};
 use crate::Error;
 use crate::layers::{
-    AttentionKind, ExpertsKind, FeedForwardKind, HeadNorms, Heads, Transformer, TransformerKind,
+    AttentionKind, Cache, ExpertsKind, FeedForwardKind, HeadNorms, Heads, Transformer, TransformerKind,
 };
 use crate::weights::WeightLoader;
 
@@ -114,12 +114,9 @@ pub(super) fn load(
         Canvas::AnswerOrBlock(len) if meta.contains(super::CANVAS_LEN) => Canvas::Block(len),
         other => other,
     };
-    let (reading, canvas_len, widths) = match canvas {
-        Canvas::Answer(len) | Canvas::AnswerOrBlock(len) => (Reading::Whole, len, Vec::new()),
-        Canvas::Block(len) => {
-            let widths = vec![n_kv_heads * head_dim; kind.n_layers];
-            (Reading::Blocks, super::canvas_len(meta, len, notes)?, widths)
-        }
+    let (reading, canvas_len) = match canvas {
+        Canvas::Answer(len) | Canvas::AnswerOrBlock(len) => (Reading::Whole, len),
+        Canvas::Block(len) => (Reading::Blocks, super::canvas_len(meta, len, notes)?),
     };
     let shape = Shape {
         n_layers: kind.n_layers,
@@ -130,7 +127,7 @@ pub(super) fn load(
         noise: Noise::Mask(mask_id(meta, vocab_len, notes)?),
         canvas_len,
         shifted: shifted(meta, family, notes)?,
-        kv: KvLayout { widths },
+        kv: KvLayout { widths: vec![n_kv_heads * head_dim; kind.n_layers] },
         self_conditioning: false,
     };
     if shape.predicts_next() && canvas_len == 1 {
@@ -208,12 +205,13 @@ impl Hyper<'_> {
 }
 
 impl Masked {
-    /// The hidden state of the last layer; with `append` keys and values extend the cache.
-    fn hidden(&self, b: &mut ProgramBuilder, ids: Val, append: bool) -> Result<Val, ComputeError> {
-        match self.blocks {
-            None => self.net.hidden(b, ids, Mask::Canvas { prefix: None }, None),
-            Some(len) => self.net.hidden(b, ids, Mask::Blocks { len }, Some(append)),
-        }
+    /// The hidden state of the last layer.
+    fn hidden(&self, b: &mut ProgramBuilder, ids: Val, cache: Cache<'_>) -> Result<Val, ComputeError> {
+        let mask = match self.blocks {
+            None => Mask::Canvas { prefix: None },
+            Some(len) => Mask::Blocks { len },
+        };
+        self.net.hidden(b, ids, mask, cache)
     }
 }
 
@@ -238,11 +236,22 @@ impl Arch for Masked {
                 available: "canvas, with the prompt before it".into(),
             });
         }
-        self.hidden(b, ids, true)
+        self.hidden(b, ids, Cache::Append)
     }
 
     fn canvas(&self, b: &mut ProgramBuilder, ids: Val, _: Option<Distribution>) -> Result<Val, ComputeError> {
-        let x = self.hidden(b, ids, false)?;
+        let cache = if self.blocks.is_none() { Cache::Unused } else { Cache::Read };
+        let x = self.hidden(b, ids, cache)?;
+        self.net.result_norm(b, x)
+    }
+
+    fn block_step(
+        &self,
+        b: &mut ProgramBuilder,
+        ids: Val,
+        fill: Option<&[u32]>,
+    ) -> Result<Val, ComputeError> {
+        let x = self.hidden(b, ids, fill.map_or(Cache::Read, Cache::Fill))?;
         self.net.result_norm(b, x)
     }
 

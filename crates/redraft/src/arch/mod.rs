@@ -32,7 +32,8 @@ pub enum Reading {
     /// blocks of the prompt and finished ones are read once and stay in the KV cache. What the prompt leaves over is
     /// read again in each step with the first canvas, which is the rest of that block; the later ones are whole blocks.
     Blocks,
-    /// Nothing stays: each step reads the whole sequence both ways. The answer is one canvas.
+    /// Nothing stays: each step reads the whole sequence both ways, unless a
+    /// [`BlockCache`](crate::engine::BlockCache) approximates it. The answer is one canvas.
     Whole,
 }
 
@@ -76,7 +77,8 @@ pub struct Shape {
     pub canvas_len: usize,
     /// The prediction for a position is in the row before it.
     pub shifted: bool,
-    /// Key-value cache of a sequence.
+    /// Key-value cache of a sequence; with [`Reading::Whole`] it is empty unless a
+    /// [`BlockCache`](crate::engine::BlockCache) is asked for.
     pub kv: KvLayout,
     /// Whether the model can be told its previous prediction.
     pub self_conditioning: bool,
@@ -187,6 +189,26 @@ pub trait Arch: Send + Sync {
         ids: Val,
         previous: Option<Distribution>,
     ) -> Result<Val, ComputeError>;
+
+    /// With [`Reading::Whole`], as [`canvas`](Self::canvas), in a step of a
+    /// [block](crate::engine::BlockStep): with `fill` over a whole sequence, whose keys and values fill the empty
+    /// KV cache in this order of rows; without it over tokens that see themselves and what is in the cache. Not asked of
+    /// other models.
+    ///
+    /// # Errors
+    /// [`ComputeError::Unavailable`] where there is no such pass; those of the ops.
+    fn block_step(
+        &self,
+        _b: &mut ProgramBuilder,
+        _ids: Val,
+        _fill: Option<&[u32]>,
+    ) -> Result<Val, ComputeError> {
+        Err(ComputeError::Unavailable {
+            what: "pass of models that read whole sequences",
+            name: "block_step".into(),
+            available: "prompt, canvas".into(),
+        })
+    }
 
     /// How raw logits `[T, V]` come from what [`canvas`](Self::canvas) returns. They are made as a whole, and tapped as
     /// `logits`, only for those who want to see them.

@@ -1,8 +1,8 @@
 //! Whether a request fits the model, its sampler and the context.
 
-use super::Request;
-use super::pass::check_guidance;
-use crate::arch::{Noise, Shape};
+use super::pass::{check_guidance, check_kv_type};
+use super::{BlockCache, Request};
+use crate::arch::{Noise, Reading, Shape};
 use crate::sampler::{PROFILES, SAMPLERS};
 use crate::{Error, Model};
 
@@ -44,6 +44,7 @@ pub(super) fn request(model: &Model, request: &Request, answer: usize) -> Result
     if request.params.get("cfg_scale") > 0.0 {
         check_guidance(model)?;
     }
+    block_cache(request, model)?;
     commands(request, model.shape())?;
     context(model, request, answer)
 }
@@ -56,6 +57,33 @@ pub(super) fn context(model: &Model, request: &Request, answer: usize) -> Result
             prompt: request.prompt.len(),
             answer,
             context: request.context_len,
+        });
+    }
+    Ok(())
+}
+
+/// Whether the steps of a block can share keys and values.
+fn block_cache(request: &Request, model: &Model) -> Result<(), Error> {
+    let name = request.cache.name();
+    if request.cache == BlockCache::None {
+        return check_kv_type(model);
+    }
+    if model.shape().reading != Reading::Whole {
+        return Err(Error::Request {
+            what: "cache".into(),
+            expected: format!(
+                "none, since {} has a cache of its own; those of blocks are for models that read prompt and answer whole",
+                model.arch().name
+            ),
+            found: name.into(),
+        });
+    }
+    let cfg_scale = request.params.get("cfg_scale");
+    if cfg_scale > 0.0 {
+        return Err(Error::Request {
+            what: format!("cfg_scale with the cache {name}"),
+            expected: "0: passes without the prompt would need a cache of their own".into(),
+            found: cfg_scale.to_string(),
         });
     }
     Ok(())

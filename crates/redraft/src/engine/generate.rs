@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::pass::{CanvasPass, CanvasResult, Previous, Sampling, TapSink, canvas_pass};
-use super::{Draws, Given, Penalties, Session, Slot, check, first_canvas, memory};
+use super::{BlockCache, BlockStep, Draws, Given, Penalties, Session, Slot, check, first_canvas, memory};
 use crate::arch::{Noise, Reading, Shape};
 use crate::model::hex;
 use crate::sampler::{Commit, Decision, Params, Profile, Sampler, SamplerSpec, StepView, Stop};
@@ -43,6 +43,9 @@ pub struct Request {
     pub given: Given,
     /// Feed the previous prediction back (where the model can).
     pub self_conditioning: bool,
+    /// Which keys and values the steps of a block share, in models that read prompt and answer whole: an approximation,
+    /// which changes answers. Blocks are those of the sampler; one that has none takes the canvas for one.
+    pub cache: BlockCache,
     /// Show raw logits in each [`StepEvent`] and digest them.
     pub full_logits: bool,
     /// Set from elsewhere to stop between ops.
@@ -106,7 +109,8 @@ pub struct StepEvent<'a> {
     pub result: &'a CanvasResult,
     /// What the sampler decided.
     pub decision: &'a Decision,
-    /// Raw logits of the open positions, `[open, V]`, before guidance, where [`Request::full_logits`] asks for them.
+    /// Raw logits of the open positions, `[open, V]`, before guidance, where [`Request::full_logits`] asks for them. With
+    /// a [`BlockCache`] those of the block alone, but in its first step.
     pub logits: Option<&'a [f64]>,
 }
 
@@ -190,7 +194,8 @@ pub struct Digests {
     /// For the last step of each canvas, per row the f32 bits of maximum, log-sum-exp and entropy and the
     /// u32 argmax.
     pub logits: String,
-    /// Of the raw f32 logits of the last step of each canvas, row-major, open positions only; where [`Request::full_logits`] asks for it.
+    /// Of the raw f32 logits of the last step of each canvas, row-major, open positions only, as in [`StepEvent::logits`]; where
+    /// [`Request::full_logits`] asks for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full: Option<String>,
 }
@@ -212,7 +217,7 @@ pub struct Generation {
     pub timings: Timings,
     /// Digests.
     pub digests: Digests,
-    /// Bytes of KV cache at the end.
+    /// Bytes of KV cache after the last step.
     pub kv_bytes: usize,
     /// Prompt tokens whose keys and values the session had already.
     pub reused: usize,
@@ -326,6 +331,7 @@ pub fn generate(
     let mut canvases = Vec::new();
     let mut end = None;
     let mut repetition = false;
+    let mut block_bytes = 0;
     for (canvas, window) in windows.iter().enumerate() {
         lead = session.extend_by(model, lead, &mut sink)?;
         let slots: Vec<Slot> = (window.start..window.start + window.len).map(slot).collect();
@@ -341,7 +347,13 @@ pub fn generate(
             canvas,
             start,
         };
-        let (mut ids, report, first) = run.denoise(&mut sink, &mut hashes, on_event)?;
+        let done = run.denoise(&mut sink, &mut hashes, on_event);
+        if request.cache != BlockCache::None {
+            // What the steps of a block shared is of no use to anything else.
+            block_bytes = model.backend.seq_bytes(session.seq())?;
+            model.backend.seq_truncate(session.seq(), session.tokens().len())?;
+        }
+        let (mut ids, report, first) = done?;
         if canvas == 0 {
             timings.first_draft = first;
         }
@@ -385,7 +397,7 @@ pub fn generate(
     // Given text that ends the answer makes it complete.
     let complete = given.end.is_some() || !slot(tokens.saturating_sub(1)).is_open();
     let finish = if stopped.is_some() || complete { Finish::Stop } else { Finish::Length };
-    let kv_bytes = model.backend.seq_bytes(session.seq())?;
+    let kv_bytes = model.backend.seq_bytes(session.seq())?.max(block_bytes);
     let repetition = repetition && stopped.is_some();
     let kv_windowed = session.is_windowed();
     Ok(Generation {
@@ -478,13 +490,23 @@ impl Canvas<'_> {
         let undecided: Vec<bool> = fixed.iter().map(|fixed| !fixed).collect();
         self.sampler.begin(&undecided, before);
         let mut step = 0;
+        // The block whose surroundings are in the cache.
+        let mut cached = None;
         loop {
             let ask = self.sampler.ask(step);
             let uniform = self.draws.uniform(drawn, step, len);
             let open = is_open(&ids);
             let masked = matches!(noise, Noise::Mask(_)).then_some(&open[..]);
-            let predicted: Vec<bool> =
+            let mut predicted: Vec<bool> =
                 (0..len).map(|i| open[i] || ask.edit && !fixed[i] && (i > 0 || next.is_none())).collect();
+            let block = (self.request.cache != BlockCache::None).then(|| self.sampler.block(&open));
+            let block_step = block.as_ref().map(|block| {
+                let first = cached != Some(block.clone());
+                if !first {
+                    (0..len).filter(|i| !block.contains(i)).for_each(|i| predicted[i] = false);
+                }
+                BlockStep { cache: self.request.cache, begin: block.start, end: block.end, first }
+            });
             let decided: Vec<bool> = match noise {
                 Noise::Mask(_) => open.iter().map(|open| !open).collect(),
                 Noise::Uniform => {
@@ -505,7 +527,9 @@ impl Canvas<'_> {
                 sampling: Some(Sampling { ask, uniform: &uniform }),
                 penalties: Some(self.penalties),
                 decided: &decided,
+                block: block_step,
             };
+            cached = block;
             let mut result = canvas_pass(self.model, self.session, pass, sink)?;
             if any_fixed && self.model.shape().self_conditioning {
                 sink.keep_open(&predicted);

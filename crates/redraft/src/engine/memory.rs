@@ -10,7 +10,7 @@ use redraft_gguf::available_memory;
 
 use super::pass::{CanvasPass, Previous, Sampling, canvas_pass, prompt};
 use super::session::{kept, prompt_chunk};
-use super::{Penalties, Request, Session};
+use super::{BlockCache, BlockStep, Penalties, Request, Session};
 use crate::arch::Reading;
 use crate::sampler::Ask;
 use crate::{Error, Model};
@@ -33,7 +33,7 @@ pub struct MemoryEstimate {
 
 impl MemoryEstimate {
     /// That of an answer of `answer` tokens, whole canvases, to a prompt of `prompt_len`, for a sampler that wants `ask` of
-    /// a step.
+    /// a step, and steps that share keys and values by `cache`.
     ///
     /// # Errors
     /// Those of building the passes.
@@ -42,23 +42,24 @@ impl MemoryEstimate {
         prompt_len: usize,
         answer: usize,
         ask: Ask,
+        cache: BlockCache,
     ) -> Result<MemoryEstimate, Error> {
-        MemoryEstimate::with(model, prompt_len, answer, ask, &Penalties::default())
+        MemoryEstimate::with(model, prompt_len, answer, (ask, cache), &Penalties::default())
     }
 
     fn with(
         model: &mut Model,
         prompt_len: usize,
         answer: usize,
-        ask: Ask,
+        (ask, cache): (Ask, BlockCache),
         penalties: &Penalties,
     ) -> Result<MemoryEstimate, Error> {
         let capabilities = model.backend.capabilities();
         let number = if capabilities.precision == Precision::F64 { 8 } else { 4 };
         let tokens = prompt_len.saturating_add(answer);
-        let kv_bytes = kv_bytes(model, model.kv_type(), tokens).saturating_mul(number / 4);
+        let kv_bytes = kv_bytes(model, model.kv_type(), tokens, cache).saturating_mul(number / 4);
         let threads = capabilities.threads.saturating_mul(THREAD_BYTES);
-        let peak = peak_numbers(model, prompt_len, answer, ask, penalties)?;
+        let peak = peak_numbers(model, prompt_len, answer, (ask, cache), penalties)?;
         let buffer_bytes = peak.saturating_mul(number).saturating_add(threads);
         Ok(MemoryEstimate { kv_bytes: kv_bytes as u64, buffer_bytes: buffer_bytes as u64 })
     }
@@ -68,9 +69,13 @@ impl MemoryEstimate {
     }
 }
 
-/// Bytes of the cache of `tokens` tokens, those of sliding layers only as far as they are kept.
-fn kv_bytes(model: &Model, kv_type: KvType, tokens: usize) -> usize {
+/// Bytes of the cache of `tokens` tokens, those of sliding layers only as far as they are kept. Models that read whole
+/// sequences have one where the steps of a block share keys and values.
+fn kv_bytes(model: &Model, kv_type: KvType, tokens: usize, cache: BlockCache) -> usize {
     let shape = model.shape();
+    if shape.reading == Reading::Whole && cache == BlockCache::None {
+        return 0;
+    }
     let all = shape.kv.bytes(kv_type, tokens);
     if all <= model.kv_budget {
         return all;
@@ -93,7 +98,7 @@ pub(super) fn check(
     answer: usize,
 ) -> Result<(), Error> {
     let tokens = request.prompt.len().saturating_add(answer);
-    let kv = kv_bytes(model, model.kv_type(), tokens) as u64;
+    let kv = kv_bytes(model, model.kv_type(), tokens, request.cache) as u64;
     // Models of masks make the logits of a canvas: of a whole answer where prompt and answer are read in one pass.
     let open = match model.shape().reading {
         Reading::Whole => answer,
@@ -105,23 +110,23 @@ pub(super) fn check(
         return Ok(());
     }
     let ask = (request.sampler.create)(&request.params, request.profile).ask(0);
-    let need = MemoryEstimate::with(model, request.prompt.len(), answer, ask, penalties)?;
+    let need = MemoryEstimate::with(model, request.prompt.len(), answer, (ask, request.cache), penalties)?;
     let held = model.backend.seq_bytes(session.seq())? as u64;
-    check_against(model, need, held, tokens, available_memory())
+    check_against(model, need, held, (tokens, request.cache), available_memory())
 }
 
 fn check_against(
     model: &Model,
     need: MemoryEstimate,
     held: u64,
-    tokens: usize,
+    (tokens, cache): (usize, BlockCache),
     available: Option<u64>,
 ) -> Result<(), Error> {
     // What the session holds counts as used already.
     let Some(available) = available.map(|a| a.saturating_add(held)).filter(|&a| a < need.total()) else {
         return Ok(());
     };
-    let types = KvType::ALL.iter().map(|&t| (t.name(), kv_bytes(model, t, tokens) as u64));
+    let types = KvType::ALL.iter().map(|&t| (t.name(), kv_bytes(model, t, tokens, cache) as u64));
     let smaller = types.filter(|&(_, bytes)| bytes < need.kv_bytes).collect();
     let kv_type = model.kv_type().name();
     Err(Error::Memory { need, kv_type, tokens, available, smaller })
@@ -132,14 +137,14 @@ fn peak_numbers(
     model: &mut Model,
     prompt_len: usize,
     answer: usize,
-    ask: Ask,
+    how: (Ask, BlockCache),
     penalties: &Penalties,
 ) -> Result<usize, Error> {
     let peak = Arc::new(AtomicUsize::new(0));
     let capabilities = model.backend.capabilities();
     let sizer = Sizer { capabilities, peak: Arc::clone(&peak) };
     let backend = std::mem::replace(&mut model.backend, Box::new(sizer));
-    let built = build(model, prompt_len, answer, ask, penalties);
+    let built = build(model, prompt_len, answer, how, penalties);
     model.backend = backend;
     built?;
     Ok(peak.load(Ordering::Relaxed))
@@ -149,7 +154,7 @@ fn build(
     model: &mut Model,
     prompt_len: usize,
     answer: usize,
-    ask: Ask,
+    (ask, cache): (Ask, BlockCache),
     penalties: &Penalties,
 ) -> Result<(), Error> {
     let shape = model.shape();
@@ -172,7 +177,9 @@ fn build(
     let (lead, ids, uniform) = (vec![0; lead], vec![0; len], vec![0.5; len]);
     let sampling = Some(Sampling { ask, uniform: &uniform });
     let penalties = Some(penalties);
-    let pass = CanvasPass { lead: &lead, previous, sampling, penalties, ..CanvasPass::new(&ids) };
+    // The first step of a block is the largest.
+    let block = (cache != BlockCache::None).then_some(BlockStep { cache, begin: 0, end: len, first: true });
+    let pass = CanvasPass { lead: &lead, previous, sampling, penalties, block, ..CanvasPass::new(&ids) };
     canvas_pass(model, &Session::new(seq), pass, &mut ())?;
     Ok(())
 }
@@ -227,27 +234,29 @@ mod tests {
     use super::*;
     use crate::LoadOptions;
 
+    const NONE: BlockCache = BlockCache::None;
+
     #[test]
     fn what_does_not_fit_is_refused_with_numbers_and_advice() {
         let mut model = Model::embedded(&LoadOptions::default()).unwrap();
         let shape = model.shape().clone();
-        let need = MemoryEstimate::of(&mut model, 1000, 10 * shape.canvas_len, Ask::default()).unwrap();
+        let need = MemoryEstimate::of(&mut model, 1000, 10 * shape.canvas_len, Ask::default(), NONE).unwrap();
         let tokens = 1000 + 10 * shape.canvas_len;
         let row: usize = shape.kv.widths.iter().map(|w| 2 * 4 * w).sum();
         assert_eq!(need.kv_bytes, (row * tokens) as u64);
         // A chunk of the prompt alone has its input, its norm and a projection of it alive at once.
         assert!(need.buffer_bytes > (3 * 4 * prompt_chunk(&shape) * shape.d_model) as u64);
-        let short = MemoryEstimate::of(&mut model, 10, shape.canvas_len, Ask::default()).unwrap();
+        let short = MemoryEstimate::of(&mut model, 10, shape.canvas_len, Ask::default(), NONE).unwrap();
         assert!(short.buffer_bytes < need.buffer_bytes);
 
-        let check = |available| check_against(&model, need, 0, tokens, available);
+        let check = |available| check_against(&model, need, 0, (tokens, NONE), available);
         check(None).unwrap();
         check(Some(need.total())).unwrap();
         let e = check(Some(1_000_000)).unwrap_err().to_string();
         let f16 = shape.kv.bytes(KvType::F16, tokens) as f64 / 1e9;
         assert!(e.contains(&format!("{tokens} tokens")) && e.contains("0.00 GB is free"), "{e}");
         assert!(e.contains(&format!("--kv-type f16 ({f16:.2} GB)")) && e.contains("i8"), "{e}");
-        check_against(&model, need, need.total(), tokens, Some(0)).unwrap();
+        check_against(&model, need, need.total(), (tokens, NONE), Some(0)).unwrap();
         // The backend that computes is back.
         let session = model.session().unwrap();
         let ids = vec![0; shape.canvas_len];

@@ -1,5 +1,6 @@
 //! From a prompt to committed canvases: passes, draws, steps, stop rules, events.
 
+mod cache;
 mod check;
 mod draws;
 mod generate;
@@ -10,6 +11,7 @@ mod pass;
 mod penalties;
 mod session;
 
+pub use cache::{BlockCache, BlockStep};
 pub use draws::{Draws, Philox, first_canvas};
 pub use generate::{
     CanvasReport, DEFAULT_MAX_TOKENS, Digests, Event, Finish, Generation, Request, StepEvent, Timings,

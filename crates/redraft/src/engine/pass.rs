@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use redraft_compute::op::{Distribution, Factor, Logits, Penalty, STATS};
 use redraft_compute::{
-    ComputeError, InputData, Kind, Observer, Program, ProgramBuilder, SeqId, Slot, TapData, TapKey, Val,
+    ComputeError, InputData, Kind, KvType, Observer, Program, ProgramBuilder, SeqId, Slot, TapData, TapKey,
+    Val,
 };
 
-use super::{Penalties, Place, Session};
-use crate::arch::Noise;
+use super::cache::{self, Reads};
+use super::{BlockCache, BlockStep, Penalties, Place, Session};
+use crate::arch::{Noise, Reading};
 use crate::diagnose::Pass;
 use crate::sampler::Ask;
 use crate::{Error, Model};
@@ -88,6 +90,9 @@ pub struct CanvasPass<'a> {
     pub penalties: Option<&'a Penalties>,
     /// The positions whose tokens count as seen; empty is none of the canvas.
     pub decided: &'a [bool],
+    /// In models that read whole sequences, the block whose steps share keys and values; none reads everything. But in its
+    /// first step only positions of the block can be open.
+    pub block: Option<BlockStep>,
 }
 
 impl<'a> CanvasPass<'a> {
@@ -102,6 +107,7 @@ impl<'a> CanvasPass<'a> {
             sampling: None,
             penalties: None,
             decided: &[],
+            block: None,
         }
     }
 }
@@ -327,12 +333,14 @@ pub(crate) fn prompt(
     Ok(run(model, seq, &b.finish(), &inputs, sink)?.argmax.first().copied())
 }
 
-/// Bidirectional pass over a canvas after what `session` holds; the cache stays as it is.
+/// Bidirectional pass over a canvas after what `session` holds. The cache stays as it is, unless the first step of a
+/// [block](CanvasPass::block) fills it.
 ///
 /// # Errors
 /// An id outside the vocabulary; as many open or decided positions or uniform numbers as the canvas has not; more than a temperature
-/// asked of a model that has no mask token; guidance asked of one whose prompt is in the cache; those of the ops,
-/// naming layer and tap.
+/// asked of a model that has no mask token; guidance asked of one whose prompt is in the cache; a block of a model that does not
+/// read whole sequences, that does not lie in the canvas, with guidance, or outside which a later step is to predict; those of the
+/// ops, naming layer and tap.
 pub fn canvas_pass(
     model: &mut Model,
     session: &Session,
@@ -351,6 +359,13 @@ pub fn canvas_pass(
     len("decided positions", if pass.decided.is_empty() { pass.ids.len() } else { pass.decided.len() })?;
     pass.sampling.map_or(Ok(()), |s| len("uniform numbers", s.uniform.len()))?;
     let ask = pass.sampling.map(|s| s.ask).unwrap_or_default();
+    // A cache of nothing is none.
+    let block = pass.block.filter(|step| step.cache != BlockCache::None);
+    let pass = CanvasPass { block, ..pass };
+    match block {
+        Some(step) => cache::check(model, &pass, step, ask.cfg_scale)?,
+        None => check_kv_type(model)?,
+    }
     let plain = Ask { temperature: ask.temperature, ..Ask::default() };
     match model.shape().noise {
         Noise::Uniform if ask != plain => {
@@ -370,6 +385,20 @@ pub fn canvas_pass(
         _ => {}
     }
     one_pass(model, session, pass, Guidance::None, sink)
+}
+
+/// A type of keys and values that changes nothing is a mistake.
+pub(super) fn check_kv_type(model: &Model) -> Result<(), Error> {
+    if model.shape().reading != Reading::Whole || model.kv_type() == KvType::F32 {
+        return Ok(());
+    }
+    Err(Error::Request {
+        what: "type of the KV cache".into(),
+        expected: "f32: this model reads prompt and answer in one pass, and has a cache only where the steps of a block \
+                   share one (--cache prefix or dual)"
+            .into(),
+        found: model.kv_type().name().into(),
+    })
 }
 
 /// Whether guidance is possible.
@@ -416,13 +445,19 @@ fn one_pass(
     let mut ids = as_input(pass.lead, vocab_len, "prompt")?;
     ids.extend(as_input(pass.ids, vocab_len, "canvas")?);
     ids.extend(as_input(pass.tail, vocab_len, "tail")?);
-    let mut b = ProgramBuilder::new(&model.weights, n_past, ids.len());
+    let Reads { rows: read, cached, fill } = match pass.block {
+        None => Reads { rows: 0..ids.len(), cached: n_past, fill: None },
+        Some(step) => step.reads(pass.lead.len(), ids.len(), shape.shifted),
+    };
+    let ids = &ids[read.clone()];
+    let begins = pass.block.is_some_and(|step| step.first);
+    let mut b = ProgramBuilder::new(&model.weights, if begins { 0 } else { cached }, ids.len());
     b.set_numerics(model.numerics);
     let mistake = model.mistake.clone();
     b.set_rewrite(mistake.as_ref().and_then(|m| m.of_pass(Pass::Canvas)));
     let mut inputs = Vec::new();
     let v = b.input("ids", 1, Kind::Int)?;
-    inputs.push(InputData::Int(&ids));
+    inputs.push(InputData::Int(ids));
     let head = model.arch.head();
     let previous = match pass.previous {
         Previous::None => None,
@@ -444,10 +479,15 @@ fn one_pass(
             Some(b.token_stats(b.logits(x, None, 1.0))?.0)
         }
     };
-    let first_position = mistake.map_or(n_past, |m| m.first_position(Pass::Canvas, n_past));
-    let tables = model.arch.position_inputs(first_position, ids.len());
+    let first = n_past + read.start;
+    let first = mistake.map_or(first, |m| m.first_position(Pass::Canvas, first));
+    let tables = model.arch.position_inputs(first, ids.len());
     inputs.extend(tables.iter().map(|t| InputData::F64(t)));
-    let mut hidden = model.arch.canvas(&mut b, v, previous)?; // [T, d_model]
+    let mut hidden = match pass.block {
+        Some(_) if cached > 0 => model.arch.block_step(&mut b, v, fill.as_deref())?,
+        // Nothing is outside the block.
+        _ => model.arch.canvas(&mut b, v, previous)?,
+    }; // [T, d_model]
 
     // The rows whose logits are wanted, R of them: what is not asked for costs a product with the vocabulary. A model that is
     // told of its previous prediction is told of that of all positions.
@@ -455,7 +495,7 @@ fn one_pass(
     let open = |i: usize| told || pass.open.is_none_or(|open| open[i]);
     let positions: Vec<usize> = (0..pass.ids.len()).filter(|&i| open(i)).collect();
     // The first position of a sequence has no row before it and keeps its own.
-    let row = |i: &usize| (pass.lead.len() + i).saturating_sub(usize::from(shifted)) as u32;
+    let row = |i: &usize| ((pass.lead.len() + i).saturating_sub(usize::from(shifted)) - read.start) as u32;
     let rows: Vec<u32> = positions.iter().map(row).collect();
     if !rows.iter().copied().eq(0..ids.len() as u32) {
         hidden = b.take_rows(hidden, rows)?; // [R, d_model]
@@ -525,7 +565,14 @@ fn one_pass(
             }
         }
     }
-    let result = run(model, session.seq(), &b.finish(), &inputs, sink)?;
+    let program = b.finish();
+    if begins {
+        model.backend.seq_truncate(session.seq(), 0)?;
+    }
+    let result = run(model, session.seq(), &program, &inputs, sink)?;
+    if begins {
+        model.backend.seq_truncate(session.seq(), cached)?;
+    }
     Ok(match pass.open {
         Some(open) if told => result.without(pass.ids, open),
         Some(open) => result.spread(pass.ids, open),

@@ -114,16 +114,15 @@ impl SelfAttention {
         SelfAttention { q, k, v, wo, norms, kind }
     }
 
-    /// Appends the layer for the normed input `h` `[T, d_model]`; `table` is the rotary table of the pass. `cache`: the
-    /// keys and values of this layer in the KV cache come before those of the pass; with `append`, these extend it.
-    /// Returns the projected result `[T, d_model]`.
+    /// Appends the layer for the normed input `h` `[T, d_model]`; `table` is the rotary table of the pass, `cache` what
+    /// happens with that of layer `layer`. Returns the projected result `[T, d_model]`.
     pub(crate) fn build(
         &self,
         b: &mut ProgramBuilder,
         h: Val,
         table: Val,
         mask: Mask,
-        cache: Option<Cache>,
+        (layer, cache): (usize, Cache<'_>),
     ) -> Result<Val, ComputeError> {
         let AttentionKind { heads, eps, style, .. } = self.kind;
         let d = heads.dim;
@@ -148,7 +147,7 @@ impl SelfAttention {
         k = b.rope(k, table, d, style)?;
         b.tap("Kcur_pos", k);
         let spec = AttentionSpec {
-            cache_layer: cache.map(|c| c.layer),
+            cache_layer: cache.is_read().then_some(layer),
             n_heads: heads.q,
             n_kv_heads: heads.kv,
             head_dim: d,
@@ -157,18 +156,33 @@ impl SelfAttention {
         };
         let o = b.attention([q, k, v], spec)?; // [T, heads * d]
         b.tap("kqv_out", o);
-        if let Some(Cache { layer, append: true }) = cache {
-            b.kv_append(layer, k, v)?;
+        match cache {
+            Cache::Unused | Cache::Read => {}
+            Cache::Append => b.kv_append(layer, k, v)?,
+            Cache::Fill(order) => {
+                let [k, v] = [k, v].map(|x| b.take_rows(x, order.to_vec())); // [T, kv_heads * d]
+                b.kv_append(layer, k?, v?)?;
+            }
         }
         b.matmul(o, self.wo) // [T, d_model]
     }
 }
 
-/// What a layer does with the KV cache.
+/// What a pass does with the KV cache.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Cache {
-    /// Layer of the cache.
-    pub layer: usize,
-    /// Keys and values of the pass extend it.
-    pub append: bool,
+pub(crate) enum Cache<'a> {
+    /// Nothing.
+    Unused,
+    /// Its keys and values come before those of the pass.
+    Read,
+    /// The same, and those of the pass extend it.
+    Append,
+    /// Those of the pass are all there are, and fill the empty cache in this order of rows.
+    Fill(&'a [u32]),
+}
+
+impl Cache<'_> {
+    fn is_read(self) -> bool {
+        matches!(self, Cache::Read | Cache::Append)
+    }
 }

@@ -221,7 +221,8 @@ impl Gemma4 {
         let canvas = matches!(mask, Mask::Canvas { .. });
         let h = self.norm(b, x, Some(l.attn_norm))?;
         b.tap("attn_norm", h);
-        let o = l.attn.build(b, h, table, mask, Some(Cache { layer: i, append: !canvas }))?; // [T, n]
+        let cache = if canvas { Cache::Read } else { Cache::Append };
+        let o = l.attn.build(b, h, table, mask, (i, cache))?; // [T, n]
         let o = self.norm(b, o, Some(l.attn_post_norm))?;
         b.tap("attn_post_norm", o);
         let a = b.add(x, o)?;

@@ -81,22 +81,21 @@ impl Transformer {
         Transformer { kind, token_embd, blocks, output_norm, output }
     }
 
-    /// Appends embedding and blocks for `ids` `[T, 1]`; declares the rotary table as an input. `append`: in models with
-    /// a cache, whether the pass extends it. Returns the hidden state `[T, d_model]`.
+    /// Appends embedding and blocks for `ids` `[T, 1]`; declares the rotary table as an input. Returns the hidden
+    /// state `[T, d_model]`.
     pub(crate) fn hidden(
         &self,
         b: &mut ProgramBuilder,
         ids: Val,
         mask: Mask,
-        append: Option<bool>,
+        cache: Cache<'_>,
     ) -> Result<Val, ComputeError> {
         let table = b.input("rope table", self.kind.rotary.n_rot, Kind::Real)?;
         let mut x = b.embed(ids, self.token_embd, 1.0)?; // [T, n]
         b.tap("inp_embd", x);
         for (layer, block) in self.blocks.iter().enumerate() {
             b.set_layer(Some(layer));
-            let cache = append.map(|append| Cache { layer, append });
-            x = block.build(b, x, table, (mask, cache), &self.kind)?;
+            x = block.build(b, x, table, mask, (layer, cache), &self.kind)?;
         }
         b.set_layer(None);
         Ok(x)
@@ -144,7 +143,8 @@ impl Block {
         b: &mut ProgramBuilder,
         x: Val,
         table: Val,
-        (mask, cache): (Mask, Option<Cache>),
+        mask: Mask,
+        cache: (usize, Cache<'_>),
         kind: &TransformerKind,
     ) -> Result<Val, ComputeError> {
         let norm = |b: &mut ProgramBuilder, x, w| b.rms_norm(x, Some(w), kind.eps, kind.d_model);

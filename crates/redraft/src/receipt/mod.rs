@@ -21,7 +21,7 @@ use redraft_compute::{KvType, Numerics};
 use redraft_gguf::Shown;
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{Digests, Generation, Given, Request};
+use crate::engine::{BlockCache, Digests, Generation, Given, Request};
 use crate::sampler::{profile, sampler, unsaid};
 use crate::tokenizer::Tokenizer;
 use crate::{Error, Model};
@@ -98,6 +98,9 @@ pub struct Receipt {
     pub ban: Vec<u32>,
     /// Whether the previous prediction was fed back.
     pub self_conditioning: bool,
+    /// Which keys and values the steps of a block shared, where they did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<String>,
     /// Tokens of the answer at most.
     pub max_tokens: usize,
     /// Context length in tokens.
@@ -150,6 +153,7 @@ impl Receipt {
             parameters: request.params.iter().map(|(k, v)| (k.to_string(), v)).collect(),
             ban: request.ban.clone(),
             self_conditioning: request.self_conditioning,
+            cache: Some(request.cache).filter(|&c| c != BlockCache::None).map(|c| c.name().to_string()),
             max_tokens: request.max_tokens,
             context_len: request.context_len,
             end_ids: request.end_ids.clone(),
@@ -222,7 +226,7 @@ impl Receipt {
     /// The request that makes the same answer again with a model in the same mode of computing.
     ///
     /// # Errors
-    /// [`Error::Receipt`] for another mode of computing or type of the KV cache, and [`Error::Request`] for samplers and parameters, that this
+    /// [`Error::Receipt`] for another mode of computing or type of the KV cache, or a cache of blocks, and [`Error::Request`] for samplers and parameters, that this
     /// version does not have.
     pub fn request(&self, model: &Model) -> Result<Request, Error> {
         let rows = [
@@ -236,6 +240,12 @@ impl Receipt {
                 });
             }
         }
+        let cache = match &self.cache {
+            None => BlockCache::None,
+            Some(name) => BlockCache::from_name(name).ok_or_else(|| Error::Receipt {
+                problem: format!("cache: expected none, prefix or dual, found {}", Shown(name)),
+            })?,
+        };
         let sampler = sampler(&self.sampler)?;
         let parameters: Vec<(String, f64)> = self.parameters.iter().map(|(k, v)| (k.clone(), *v)).collect();
         let said = |name: &str| self.parameters.contains_key(name) || unsaid(name).is_some();
@@ -254,6 +264,7 @@ impl Receipt {
             end_ids: self.end_ids.clone(),
             ban: self.ban.clone(),
             self_conditioning: self.self_conditioning,
+            cache,
             given: self.given.clone(),
             full_logits: self.digest.full.is_some(),
             interrupt: None,
@@ -286,6 +297,7 @@ mod tests {
             parameters: BTreeMap::from([("t_min".into(), 0.1 + 0.2), ("t_max".into(), 5e-324)]),
             ban: vec![3, 5],
             self_conditioning: true,
+            cache: Some("dual".into()),
             max_tokens: 1,
             context_len: 2,
             end_ids: vec![1],

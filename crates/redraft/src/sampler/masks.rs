@@ -195,9 +195,10 @@ pub(super) fn reveal(
         accepted[i] = true;
         canvas[i] = tokens[i];
     }
-    let open: Vec<f32> = (0..canvas.len()).filter(|&i| view.open[i]).map(|i| view.entropy[i]).collect();
-    let mean_entropy = sum(&open) * (1.0 / open.len().max(1) as f64) as f32;
-    let done = chosen.len() == open.len();
+    let predicted = (0..canvas.len()).filter(|&i| view.is_predicted(i));
+    let entropy: Vec<f32> = predicted.map(|i| view.entropy[i]).collect();
+    let mean_entropy = sum(&entropy) * (1.0 / entropy.len().max(1) as f64) as f32;
+    let done = chosen.len() == count(view.open);
     let stop = match (last, done) {
         (true, true) => Some(Stop::Complete),
         (true, false) => Some(Stop::MaxSteps),
@@ -325,6 +326,8 @@ pub(super) struct Blocks {
     draw: Draw,
     score: Score,
     reach: Reach,
+    /// Positions of a block, and those of the first that come before the canvas.
+    grid: (usize, usize),
     /// For each step the end of its block and how many positions it reveals.
     plan: Vec<(usize, usize)>,
     /// The next of them. Those of a block that was done earlier are left out.
@@ -336,7 +339,7 @@ impl Blocks {
     pub(super) fn new(p: &Params, ask: Ask, score: Score, reach: Reach) -> Blocks {
         let (steps, block_length) = (p.int("steps"), p.int("block_length"));
         let (end_last, draw) = (p.get("end_last") > 0.0, Draw::new(p, ask));
-        Blocks { steps, block_length, end_last, draw, score, reach, plan: Vec::new(), next: 0 }
+        Blocks { steps, block_length, end_last, draw, score, reach, grid: (1, 0), plan: Vec::new(), next: 0 }
     }
 }
 
@@ -353,6 +356,7 @@ impl Sampler for Blocks {
         let all = before + open.len();
         let block_length = if self.block_length == 0 { all.max(1) } else { self.block_length };
         let blocks = all.div_ceil(block_length);
+        self.grid = (block_length, before);
         self.plan.clear();
         self.next = 0;
         for b in before / block_length..blocks {
@@ -371,6 +375,14 @@ impl Sampler for Blocks {
                 }
             }
         }
+    }
+
+    /// The block of the first open position.
+    fn block(&self, open: &[bool]) -> std::ops::Range<usize> {
+        let (len, before) = self.grid;
+        let first = open.iter().position(|&open| open).unwrap_or(0);
+        let begin = (before + first) / len * len;
+        begin.saturating_sub(before)..(begin + len - before).min(open.len())
     }
 
     fn step(&mut self, view: StepView<'_>) -> Decision {
@@ -461,6 +473,22 @@ pub(super) mod tests {
         assert_eq!(reveals(&mut s, &[0.5; 4], &[0.5; 4]), [[0], [1], [2], [3]], "one a step");
     }
 
+    #[test]
+    fn blocks_are_those_of_the_first_open_position() {
+        let spec = super::super::sampler("low-confidence").unwrap();
+        let of = |len| (spec.create)(&params(spec, &[("block_length", len)]), &super::super::PROFILES[0]);
+        let mut s = of(4.0);
+        let mut at = |before: usize, n: usize, first: usize| {
+            s.begin(&vec![true; n], before);
+            s.block(&(0..n).map(|i| i >= first).collect::<Vec<_>>())
+        };
+        assert_eq!([at(0, 10, 0), at(0, 10, 3), at(0, 10, 4), at(0, 10, 9)], [0..4, 0..4, 4..8, 8..10]);
+        assert_eq!([at(3, 7, 0), at(3, 7, 1), at(6, 4, 0), at(6, 4, 3)], [0..1, 1..5, 0..2, 2..4]);
+        let mut whole = of(0.0);
+        whole.begin(&[true; 5], 0);
+        assert_eq!(whole.block(&[false, true, false, true, true]), 0..5);
+    }
+
     /// How many positions each step of a canvas reveals whose open positions are given.
     fn counts(name: &str, parameters: &[(&str, f64)], open: &[bool], before: usize) -> Vec<usize> {
         let spec = super::super::sampler(name).unwrap();
@@ -470,6 +498,7 @@ pub(super) mod tests {
         for step in 0..100 {
             // Of what is decided nothing is predicted.
             let ids: Vec<u32> = open.iter().map(|&o| if o { 7 } else { 0 }).collect();
+            let block = s.block(&open);
             let d = s.step(StepView {
                 step,
                 canvas: &vec![0; n],
@@ -484,6 +513,7 @@ pub(super) mod tests {
                 choice: &vec![0.5; n],
                 ..StepView::default()
             });
+            assert!((0..n).all(|i| block.contains(&i) || !d.accepted[i]), "{name}: {block:?} {d:?}");
             assert!(
                 (0..n).all(|i| open[i] || !d.accepted[i] && d.canvas[i] == 0),
                 "{name}: what is given stays"

@@ -122,7 +122,8 @@ pub struct StepView<'a> {
     /// Canvas that went in.
     pub canvas: &'a [u32],
     /// Positions that are not decided yet. Of the others nothing was computed, unless [`Ask::edit`]: the numbers are 0, and
-    /// argmax and sample are what stands there.
+    /// argmax and sample are what stands there. With a [`BlockCache`](crate::engine::BlockCache) that also holds of open
+    /// positions outside the [block](Sampler::block).
     pub open: &'a [bool],
     /// Most likely ids under the processed logits; never the mask token.
     pub argmax: &'a [u32],
@@ -148,6 +149,13 @@ pub struct StepView<'a> {
     pub choice: &'a [f64],
     /// Ids that end an answer.
     pub end_ids: &'a [u32],
+}
+
+impl StepView<'_> {
+    /// Whether a position is open and was predicted: the mask token never is.
+    pub(crate) fn is_predicted(&self, i: usize) -> bool {
+        self.open[i] && self.argmax[i] != self.mask
+    }
 }
 
 /// What a sampler wants of a step.
@@ -246,6 +254,12 @@ pub trait Sampler: Send {
     /// A new canvas begins, whose `open` positions are to be decided; of models that read block by block the first may
     /// be already. `before`: positions of its block that come before it, where it is the rest of a block.
     fn begin(&mut self, open: &[bool], before: usize);
+
+    /// The part of the canvas in which the next step reveals positions, where `open` ones are left; all of it unless the
+    /// sampler goes through the canvas in blocks.
+    fn block(&self, open: &[bool]) -> std::ops::Range<usize> {
+        0..open.len()
+    }
 
     /// Decides on a step. All slices have the length of the canvas. What is given stays and is never open.
     fn step(&mut self, view: StepView<'_>) -> Decision;

@@ -10,7 +10,9 @@ use serde_json::Value;
 
 use super::{GenerationRecorder, PassRecorder, TraceFile, whole};
 use crate::arch::{Noise, Reading};
-use crate::engine::{CanvasPass, Draws, Given, Philox, Previous, Request, Session, canvas_pass, generate};
+use crate::engine::{
+    BlockCache, CanvasPass, Draws, Given, Philox, Previous, Request, Session, canvas_pass, generate,
+};
 use crate::sampler::{PROFILES, ParamSpec, Profile, SamplerSpec, profile, sampler, unsaid};
 use crate::{Error, Model};
 
@@ -210,6 +212,15 @@ fn self_conditioning_of(file: &TraceFile) -> Result<bool, Error> {
     })
 }
 
+/// What the steps of a block shared; recordings that do not say are of programs in which each step reads everything.
+pub(super) fn cache_of(file: &TraceFile) -> Result<BlockCache, Error> {
+    let Some(name) = file.metadata.get("cache") else { return Ok(BlockCache::None) };
+    BlockCache::from_name(name).ok_or_else(|| {
+        let found = Shown(name);
+        file.wrong(format!("metadata `cache`: expected none, prefix or dual, found {found}"))
+    })
+}
+
 /// Draws of a recording; beyond its end the generator of seed 0 goes on, so that a run that takes more
 /// steps than the recording ends, and differs in length.
 struct Recorded {
@@ -303,6 +314,7 @@ fn trajectory(
         ban,
         self_conditioning: self_conditioning_of(golden)?,
         given: Given::default(),
+        cache: cache_of(golden)?,
         full_logits: golden.tensors.contains_key("raw_logits_step"),
         interrupt,
         prompt,

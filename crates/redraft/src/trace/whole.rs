@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use serde_json::Value;
 
-use super::like::{banned, ends};
+use super::like::{banned, cache_of, ends};
 use super::{Elements, PassRecorder, TraceFile};
 use crate::arch::{Noise, Reading};
 use crate::engine::{
@@ -242,6 +242,7 @@ pub(super) fn trajectory(
         ban: banned(golden)?,
         self_conditioning: false,
         given: Given::default(),
+        cache: cache_of(golden)?,
         full_logits: false,
         interrupt,
     };
@@ -324,6 +325,7 @@ mod tests {
 
     use super::*;
     use crate::LoadOptions;
+    use crate::engine::BlockCache;
 
     /// With guidance, whose passes without the prompt stop, too.
     #[test]
@@ -345,6 +347,7 @@ mod tests {
             ban: Vec::new(),
             self_conditioning: false,
             given: Given::default(),
+            cache: BlockCache::None,
             full_logits: false,
             interrupt: Some(Arc::clone(&stop)),
         };
