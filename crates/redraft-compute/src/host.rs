@@ -2,7 +2,9 @@
 //! infinity. The arithmetic is the [`HostKernels`] of the backend.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crate::backend::{Backend, Capabilities, InputData, KvLayout, SeqId};
@@ -77,9 +79,15 @@ pub(crate) trait HostKernels: Send {
         x.iter().all(|v| v.finite())
     }
 
+    /// Watches this flag from now on: when it is set, an op may be left by unwinding with [`LeftEarly`].
+    fn watch(&mut self, _stop: Option<Arc<AtomicBool>>) {}
+
     /// Computes one op. The outputs of the op are in `cx` with their final length; what they hold is not meaningful.
     fn run_op(&mut self, op: &Op, cx: &mut OpCx<'_, Self::R, Self::Cache>) -> Result<(), ComputeError>;
 }
+
+/// What unwinds out of an op that was left before it was done.
+pub(crate) struct LeftEarly;
 
 /// Elements of one value.
 #[derive(Debug)]
@@ -311,6 +319,7 @@ impl<K: HostKernels> HostBackend<K> {
         seq: &mut Seq<K::R, K::Cache>,
         inputs: &[InputData<'_>],
         observer: &mut dyn Observer,
+        stop: Option<&AtomicBool>,
     ) -> Result<(), ComputeError> {
         self.runs += 1;
         let mut bufs: Vec<Buf<K::R>> = program.vals.iter().map(|_| Buf::None).collect();
@@ -318,7 +327,7 @@ impl<K: HostKernels> HostBackend<K> {
         let mut taps = program.taps.iter().peekable();
         let times = observer.times_ops();
         for (i, op) in program.ops.iter().enumerate() {
-            if observer.interrupted() {
+            if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
                 return Err(ComputeError::Interrupted);
             }
             let start = times.then(Instant::now);
@@ -496,7 +505,16 @@ impl<K: HostKernels> Backend for HostBackend<K> {
             return Err(ComputeError::UnknownHandle { what: "sequence", id: seq.0 });
         };
         let room = if appends { s.reserve(program.rows()) } else { Ok(()) };
-        let done = room.and_then(|()| self.execute(program, &mut s, inputs, observer));
+        let stop = observer.interrupt();
+        self.kernels.watch(stop.clone());
+        let run = || self.execute(program, &mut s, inputs, observer, stop.as_deref());
+        // An op that was left early has no results to go on with, so it unwinds.
+        let done = room.and_then(|()| match catch_unwind(AssertUnwindSafe(run)) {
+            Ok(done) => done,
+            Err(payload) if payload.is::<LeftEarly>() => Err(ComputeError::Interrupted),
+            Err(payload) => resume_unwind(payload),
+        });
+        self.kernels.watch(None);
         match &done {
             Ok(()) if appends => s.len += program.rows(),
             // What a pass wrote behind the cache is not part of it; its memory serves the next pass.
@@ -551,8 +569,8 @@ mod tests {
     #[derive(Default)]
     struct Out {
         bits: Vec<u32>,
-        stop_after_taps: Option<usize>,
-        taps: usize,
+        /// Set by the first tap.
+        stop: Option<Arc<AtomicBool>>,
     }
 
     impl Observer for Out {
@@ -560,14 +578,14 @@ mod tests {
             true
         }
         fn tap(&mut self, _: TapKey, _: Val, _: TapData<'_>) {
-            self.taps += 1;
+            self.stop.as_ref().inspect(|stop| stop.store(true, Ordering::Relaxed));
         }
         fn output(&mut self, _: usize, _: Val, data: TapData<'_>) {
             let TapData::F32(x) = data else { panic!("f32") };
             self.bits = x.iter().map(|x| x.to_bits()).collect();
         }
-        fn interrupted(&self) -> bool {
-            self.stop_after_taps.is_some_and(|n| self.taps >= n)
+        fn interrupt(&self) -> Option<Arc<AtomicBool>> {
+            self.stop.clone()
         }
     }
 
@@ -585,7 +603,7 @@ mod tests {
             let y = numbers(2 * WIDTH);
             if fail {
                 // After the first layer has appended to its cache.
-                let mut stop = Out { stop_after_taps: Some(1), ..Out::default() };
+                let mut stop = Out { stop: Some(Arc::default()), ..Out::default() };
                 let e = b.run(&program(3, 2), seq, &[InputData::F32(&y)], &mut stop).unwrap_err();
                 assert!(matches!(e, ComputeError::Interrupted));
                 let mut nan = y.clone();

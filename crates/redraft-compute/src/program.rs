@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::op::*;
@@ -51,9 +52,10 @@ pub trait Observer {
     /// The `index`-th output of the program, after the last op.
     fn output(&mut self, _index: usize, _val: Val, _data: TapData<'_>) {}
 
-    /// Asked between ops; `true` ends the run with [`ComputeError::Interrupted`].
-    fn interrupted(&self) -> bool {
-        false
+    /// A flag that ends the run with [`ComputeError::Interrupted`] once somebody sets it. Backends look at it between ops,
+    /// and those that share an op among threads between their shares. Asked once a run.
+    fn interrupt(&self) -> Option<Arc<AtomicBool>> {
+        None
     }
 
     /// Whether [`timed`](Self::timed) should be called; asked once a run.

@@ -2,7 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use redraft_compute::{TapData, TapKey, Val};
@@ -45,14 +45,14 @@ pub struct Request {
     pub self_conditioning: bool,
     /// Show raw logits in each [`StepEvent`] and digest them.
     pub full_logits: bool,
-    /// Set from elsewhere to stop between ops.
+    /// Set from elsewhere to stop, inside a pass too.
     pub interrupt: Option<Arc<AtomicBool>>,
 }
 
 impl Request {
     /// Watches passes for the interruption of this request, and for their raw logits where they are `wanted`.
     pub(crate) fn logits_sink(&self, wanted: bool) -> LogitsSink<'_> {
-        LogitsSink { interrupt: self.interrupt.as_deref(), wanted, logits: Vec::new() }
+        LogitsSink { interrupt: self.interrupt.as_ref(), wanted, logits: Vec::new() }
     }
 }
 
@@ -223,7 +223,7 @@ pub struct Generation {
 
 /// Watches a pass for the raw logits, and for an interruption.
 pub(crate) struct LogitsSink<'a> {
-    interrupt: Option<&'a AtomicBool>,
+    interrupt: Option<&'a Arc<AtomicBool>>,
     wanted: bool,
     /// Those of the last pass.
     pub(crate) logits: Vec<f64>,
@@ -252,8 +252,8 @@ impl TapSink for LogitsSink<'_> {
         }
     }
 
-    fn interrupted(&self) -> bool {
-        self.interrupt.is_some_and(|i| i.load(Ordering::Relaxed))
+    fn interrupt(&self) -> Option<Arc<AtomicBool>> {
+        self.interrupt.cloned()
     }
 }
 

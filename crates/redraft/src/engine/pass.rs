@@ -1,5 +1,7 @@
 //! One forward pass: builds the program, runs it, reads the results.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use redraft_compute::op::{Distribution, Factor, Logits, Penalty, STATS};
@@ -35,9 +37,9 @@ pub trait TapSink {
     /// A wanted tap.
     fn tap(&mut self, _key: TapKey, _val: Val, _data: TapData<'_>) {}
 
-    /// Asked between ops; `true` ends the pass with [`Error::Interrupted`].
-    fn interrupted(&self) -> bool {
-        false
+    /// A flag that ends the pass with [`Error::Interrupted`] once somebody sets it.
+    fn interrupt(&self) -> Option<Arc<AtomicBool>> {
+        None
     }
 
     /// Whether [`timed`](Self::timed) should be called.
@@ -238,8 +240,8 @@ impl Observer for Watch<'_> {
         }
     }
 
-    fn interrupted(&self) -> bool {
-        self.sink.interrupted()
+    fn interrupt(&self) -> Option<Arc<AtomicBool>> {
+        self.sink.interrupt()
     }
 
     fn times_ops(&self) -> bool {
@@ -384,8 +386,8 @@ pub(super) fn check_guidance(model: &Model) -> Result<(), Error> {
 struct Unwatched<'a>(&'a dyn TapSink);
 
 impl TapSink for Unwatched<'_> {
-    fn interrupted(&self) -> bool {
-        self.0.interrupted()
+    fn interrupt(&self) -> Option<Arc<AtomicBool>> {
+        self.0.interrupt()
     }
 }
 

@@ -15,8 +15,8 @@ use crate::sampler::{PROFILES, ParamSpec, Profile, SamplerSpec, profile, sampler
 use crate::{Error, Model};
 
 /// Takes every input from `golden` (prompt, chunks, canvas, `sc_logits`; or a recorded trajectory with its
-/// draws), runs the model, and returns the results under the golden's names. Inputs are not copied. Stops between
-/// ops when `interrupt` is set.
+/// draws), runs the model, and returns the results under the golden's names. Inputs are not copied. Stops
+/// when `interrupt` is set.
 ///
 /// # Errors
 /// [`Error::Golden`] naming the tensor or setting that is missing or does not fit the model; those of the
