@@ -10,7 +10,7 @@ use std::time::Instant;
 use crate::backend::{Backend, Capabilities, InputData, KvLayout, SeqId};
 use crate::cache::{Cache, Rows};
 use crate::op::Attention;
-use crate::program::{Observer, Program, Slot, Source, TapData};
+use crate::program::{KeptId, Observer, Program, Source, TapData};
 use crate::weight::WeightTable;
 use crate::{ComputeError, Kind, KvType, Op, Val};
 
@@ -173,7 +173,7 @@ impl<R: HostReal, C> OpCx<'_, R, C> {
 struct Seq<R, C> {
     cache: Vec<C>,
     len: usize,
-    kept: BTreeMap<Slot, Vec<R>>,
+    kept: BTreeMap<KeptId, Vec<R>>,
 }
 
 impl<R, C: Cache> Seq<R, C> {
@@ -257,12 +257,12 @@ impl<K: HostKernels> HostBackend<K> {
         for (v, source) in &program.inputs {
             let name = match source {
                 Source::Host { name } => *name,
-                Source::Kept(slot) => {
-                    let kept = seq.kept.get(slot).filter(|k| k.len() == v.len()).ok_or_else(|| {
+                Source::Kept(id) => {
+                    let kept = seq.kept.get(id).filter(|k| k.len() == v.len()).ok_or_else(|| {
                         let found =
-                            seq.kept.get(slot).map_or("nothing".into(), |k| format!("{} Real", k.len()));
+                            seq.kept.get(id).map_or("nothing".into(), |k| format!("{} Real", k.len()));
                         ComputeError::Input {
-                            name: format!("{slot:?}"),
+                            name: format!("{id:?}"),
                             expected: format!("{} Real", v.len()),
                             found,
                         }
@@ -375,9 +375,9 @@ impl<K: HostKernels> HostBackend<K> {
         for (index, &v) in program.outputs.iter().enumerate() {
             observer.output(index, v, view(&bufs[v.index()]));
         }
-        for &(v, slot) in &program.keeps {
+        for &(v, id) in &program.keeps {
             if let Buf::Real(x) = std::mem::replace(&mut bufs[v.index()], Buf::None) {
-                seq.kept.insert(slot, x);
+                seq.kept.insert(id, x);
             }
         }
         Ok(())
@@ -562,7 +562,7 @@ mod tests {
             b.tap("l_out", x);
         }
         b.output(x);
-        b.keep(x, Slot(0));
+        b.keep(x, KeptId(0));
         b.finish()
     }
 
@@ -599,7 +599,7 @@ mod tests {
             let (mut b, seq) = backend();
             let x = numbers(3 * WIDTH);
             b.run(&program(0, 3), seq, &[InputData::F32(&x)], &mut Blind).unwrap();
-            let kept = b.seqs[&seq.0].kept[&Slot(0)].clone();
+            let kept = b.seqs[&seq.0].kept[&KeptId(0)].clone();
             let y = numbers(2 * WIDTH);
             if fail {
                 // After the first layer has appended to its cache.
@@ -611,7 +611,7 @@ mod tests {
                 let e = b.run(&program(3, 2), seq, &[InputData::F32(&nan)], &mut Blind).unwrap_err();
                 assert!(matches!(e, ComputeError::NotFinite { row: 1, .. }), "{e}");
                 assert_eq!(b.seq_len(seq).unwrap(), 3);
-                assert_eq!(b.seqs[&seq.0].kept[&Slot(0)], kept);
+                assert_eq!(b.seqs[&seq.0].kept[&KeptId(0)], kept);
                 assert!(
                     b.seqs[&seq.0].cache.iter().all(|l| l.k.len() == 3 * WIDTH && l.v.len() == 3 * WIDTH)
                 );

@@ -34,6 +34,6 @@ pub use error::ComputeError;
 pub use kv::{KV_RUN, KvType};
 pub use numerics::Numerics;
 pub use op::Op;
-pub use program::{AttentionSpec, Blind, Observer, Program, ProgramBuilder, Slot, TapData, TapKey};
+pub use program::{AttentionSpec, Blind, KeptId, Observer, Program, ProgramBuilder, TapData, TapKey};
 pub use value::{Kind, Val};
 pub use weight::{Weight, WeightId, WeightTable};

@@ -72,15 +72,15 @@ pub struct Blind;
 
 impl Observer for Blind {}
 
-/// A kept value: it stays in the backend with the sequence and is an input of a later program.
+/// Handle of a kept value, which stays in the backend with the sequence and is an input of later programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Slot(pub u32);
+pub struct KeptId(pub u32);
 
 /// Where the elements of an input come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Source {
     Host { name: &'static str },
-    Kept(Slot),
+    Kept(KeptId),
 }
 
 /// One forward pass: ops in execution order, its inputs, taps and outputs.
@@ -93,7 +93,7 @@ pub struct Program {
     /// `(op index, key, value)`, ascending by op.
     pub(crate) taps: Vec<(usize, TapKey, Val)>,
     pub(crate) outputs: Vec<Val>,
-    pub(crate) keeps: Vec<(Val, Slot)>,
+    pub(crate) keeps: Vec<(Val, KeptId)>,
     /// For each value, the index of the last op that reads it; `ops.len()` when it leaves the program.
     pub(crate) last_use: Vec<usize>,
     pub(crate) weights: Arc<WeightTable>,
@@ -248,9 +248,9 @@ impl ProgramBuilder {
     }
 
     /// A value `[rows, cols]` that an earlier program of the same sequence kept.
-    pub fn kept(&mut self, slot: Slot, rows: usize, cols: usize) -> Res {
+    pub fn kept(&mut self, id: KeptId, rows: usize, cols: usize) -> Res {
         let v = self.val("kept", rows, cols, Kind::Real)?;
-        self.p.inputs.push((v, Source::Kept(slot)));
+        self.p.inputs.push((v, Source::Kept(id)));
         Ok(v)
     }
 
@@ -266,8 +266,8 @@ impl ProgramBuilder {
     }
 
     /// Keeps a value in the backend for a later program of the same sequence.
-    pub fn keep(&mut self, v: Val, slot: Slot) {
-        self.p.keeps.push((v, slot));
+    pub fn keep(&mut self, v: Val, id: KeptId) {
+        self.p.keeps.push((v, id));
     }
 
     /// The finished program.

@@ -233,6 +233,26 @@ fn self_conditioning_off_is_the_plain_forward() {
     }
 }
 
+/// Without self-conditioning given positions need no logits: only open ones are predicted, with the same bits.
+#[test]
+fn given_positions_are_not_predicted_for_nobody() {
+    let mut model = open(FILE, &LoadOptions::default());
+    let session = model.session().unwrap();
+    let ids: Vec<u32> = (0..32).map(|i| (i * 53) % 500).collect();
+    let open: Vec<bool> = (0..32).map(|i| i % 5 == 2).collect();
+    let uniform = [0.5; 32];
+    let mut pass = |keep| {
+        let sampling = Some(Sampling::at(0.8, &uniform));
+        let pass = CanvasPass { keep, open: Some(&open), sampling, ..CanvasPass::new(&ids) };
+        let mut sink = LogitsSink::default();
+        let result = canvas_pass(&mut model, &session, pass, &mut sink).unwrap();
+        (result, sink.0.len())
+    };
+    let ((all, all_logits), (few, few_logits)) = (pass(true), pass(false));
+    assert_eq!(all, few);
+    assert_eq!((32 * few_logits, few_logits > 0), (6 * all_logits, true));
+}
+
 /// Logits that nobody sees are never there as a whole. Statistics, samples and the feedback are those of logits that
 /// somebody looks at, and of logits that come from outside.
 #[test]

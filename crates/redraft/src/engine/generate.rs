@@ -50,6 +50,12 @@ pub struct Request {
 }
 
 impl Request {
+    /// Tokens of the answer at least, if it does not reach its most before: `min_tokens` of its parameters.
+    pub(crate) fn least_tokens(&self) -> usize {
+        // Samplers of others have no such parameter, and NaN becomes 0.
+        self.params.int("min_tokens")
+    }
+
     /// Watches passes for the interruption of this request, and for their raw logits where they are `wanted`.
     pub(crate) fn logits_sink(&self, wanted: bool) -> LogitsSink<'_> {
         LogitsSink { interrupt: self.interrupt.as_ref(), wanted, logits: Vec::new() }
@@ -326,6 +332,7 @@ pub fn generate(
     let mut canvases = Vec::new();
     let mut end = None;
     let mut repetition = false;
+    let least = request.least_tokens();
     for (canvas, window) in windows.iter().enumerate() {
         lead = session.extend_by(model, lead, &mut sink)?;
         let slots: Vec<Slot> = (window.start..window.start + window.len).map(slot).collect();
@@ -347,7 +354,9 @@ pub fn generate(
         }
         ids.truncate(window.keep);
         let free = free_from(&slots).min(ids.len());
-        if let Some((at, repeats)) = request.profile.end_of(&ids[free..], &request.end_ids) {
+        if let Some((at, repeats)) =
+            request.profile.end_of(&ids[free..], &request.end_ids, least.saturating_sub(window.start + free))
+        {
             repetition = repeats;
             // An end token stays, what repeats goes.
             ids[free + if repeats { at } else { at + 1 }..].fill(pad);
@@ -502,12 +511,13 @@ impl Canvas<'_> {
                 tail: &tail,
                 open: (masked.is_some() || any_fixed).then_some(&predicted[..]),
                 previous,
+                keep: feedback,
                 sampling: Some(Sampling { ask, uniform: &uniform }),
                 penalties: Some(self.penalties),
                 decided: &decided,
             };
             let mut result = canvas_pass(self.model, self.session, pass, sink)?;
-            if any_fixed && self.model.shape().self_conditioning {
+            if any_fixed && feedback {
                 sink.keep_open(&predicted);
             }
             if let Some(sampled) = self.draws.sampled(drawn, step) {

@@ -10,6 +10,7 @@ mod pass;
 mod penalties;
 mod session;
 
+pub(crate) use check::commands;
 pub use draws::{Draws, Philox, first_canvas};
 pub use generate::{
     CanvasReport, DEFAULT_MAX_TOKENS, Digests, Event, Finish, Generation, Request, StepEvent, Timings,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redraft_compute::op::{Distribution, Factor, Logits, Penalty, STATS};
 use redraft_compute::{
-    ComputeError, InputData, Kind, Observer, Program, ProgramBuilder, SeqId, Slot, TapData, TapKey, Val,
+    ComputeError, InputData, KeptId, Kind, Observer, Program, ProgramBuilder, SeqId, TapData, TapKey, Val,
 };
 
 use super::{Penalties, Place, Session};
@@ -16,13 +16,13 @@ use crate::{Error, Model};
 
 /// What stays in the backend from one step to the next: the final hidden states, and the statistics of the logits that
 /// the head makes of them. The logits themselves are computed again where they are needed.
-const HIDDEN: Slot = Slot(0);
-const STATISTICS: Slot = Slot(1);
-const TILES: Slot = Slot(2);
+const HIDDEN: KeptId = KeptId(0);
+const STATISTICS: KeptId = KeptId(1);
+const TILES: KeptId = KeptId(2);
 /// Logits that penalties weigh on, which the head alone does not give again.
-const LOGITS: Slot = Slot(4);
+const LOGITS: KeptId = KeptId(4);
 /// The logits without the prompt, for those with it to be guided by.
-const UNGUIDED: Slot = Slot(3);
+const UNGUIDED: KeptId = KeptId(3);
 
 /// Looks at taps while a pass runs, and may ask it to stop.
 pub trait TapSink {
@@ -83,6 +83,8 @@ pub struct CanvasPass<'a> {
     pub open: Option<&'a [bool]>,
     /// The previous prediction.
     pub previous: Previous<'a>,
+    /// Whether the next pass is told of this prediction ([`Previous::Kept`]), in models that are told of any.
+    pub keep: bool,
     /// How to sample; without it only taps are computed, the logits of each row as it comes out of the model.
     pub sampling: Option<Sampling<'a>>,
     /// What weighs on the logits that are sampled from; nothing where there is none.
@@ -100,6 +102,7 @@ impl<'a> CanvasPass<'a> {
             tail: &[],
             open: None,
             previous: Previous::None,
+            keep: true,
             sampling: None,
             penalties: None,
             decided: &[],
@@ -444,9 +447,9 @@ fn one_pass(
     inputs.extend(tables.iter().map(|t| InputData::F64(t)));
     let mut hidden = model.arch.canvas(&mut b, v, previous)?; // [T, d_model]
 
-    // The rows whose logits are wanted, R of them: what is not asked for costs a product with the vocabulary. A model that is
-    // told of its previous prediction is told of that of all positions.
-    let told = pass.sampling.is_some() && model.shape().self_conditioning;
+    // The rows whose logits are wanted, R of them: what is not asked for costs a product with the vocabulary. A model
+    // that will be told of this prediction is told of that of all positions.
+    let told = pass.sampling.is_some() && pass.keep && model.shape().self_conditioning;
     let open = |i: usize| told || pass.open.is_none_or(|open| open[i]);
     let positions: Vec<usize> = (0..pass.ids.len()).filter(|&i| open(i)).collect();
     // The first position of a sequence has no row before it and keeps its own.
@@ -501,7 +504,9 @@ fn one_pass(
                         (Some(raw), Some(penalty)) => {
                             let scaled = b.scale(raw, Factor::Const(scale))?;
                             let x = b.penalize(scaled, penalty)?;
-                            b.keep(x, LOGITS);
+                            if told {
+                                b.keep(x, LOGITS);
+                            }
                             b.logits(x, None, 1.0)
                         }
                         // The same bits either way.
