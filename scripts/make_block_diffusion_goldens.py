@@ -4,7 +4,7 @@ they must compute.
 
     pip install gguf==0.19.0 numpy==2.4.6
     python scripts/make_block_diffusion_goldens.py testdata
-    pip install torch transformers
+    pip install torch==2.15.0 transformers==5.24.0
     python scripts/make_block_diffusion_goldens.py testdata --check
 
 models/<family>-tiny.BF16.gguf  two layers, 64 wide, 512 tokens, random weights: matrices in BF16, the rest in F32

@@ -1,4 +1,4 @@
-//! Signals. Ctrl-C: the first one asks the computation to stop between two ops, the last one ends the program.
+//! Signals. Ctrl-C: the first one asks the computation to stop, inside a pass too, the last one ends the program.
 //! Whatever ends or suspends the program, the terminal is given back in order first.
 
 use std::sync::Arc;

@@ -14,15 +14,13 @@ mod version;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
-use crate::args::{Cli, Command};
+use crate::args::Command;
 use crate::exit::Exit;
 use crate::out::Out;
 
 fn main() -> ExitCode {
     restore_terminal_on_panic();
-    let cli = match Cli::try_parse() {
+    let cli = match args::parse() {
         Ok(cli) => cli,
         Err(e) => return usage(&e),
     };

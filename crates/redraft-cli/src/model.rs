@@ -103,6 +103,9 @@ fn open_checked(
     }
     let load = start.elapsed();
     let c = model.backend().capabilities();
+    if let Some(n) = args.threads.filter(|&n| n > c.threads) {
+        out.warn(&format!("the backend {} computes in {} of {n} threads", c.backend, c.threads));
+    }
     out.note(&format!(
         "model {} ({}, {}, {} of weights), backend {} ({}, {}), numerics {}, loaded in {}",
         Shown(model.name()),

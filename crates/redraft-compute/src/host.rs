@@ -2,13 +2,15 @@
 //! infinity. The arithmetic is the [`HostKernels`] of the backend.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crate::backend::{Backend, Capabilities, InputData, KvLayout, SeqId};
 use crate::cache::{Cache, Rows};
 use crate::op::{Attention, Segment};
-use crate::program::{Observer, Program, Slot, Source, TapData};
+use crate::program::{KeptId, Observer, Program, Source, TapData};
 use crate::weight::WeightTable;
 use crate::{ComputeError, Kind, KvType, Op, Val};
 
@@ -77,9 +79,15 @@ pub(crate) trait HostKernels: Send {
         x.iter().all(|v| v.finite())
     }
 
+    /// Watches this flag from now on: when it is set, an op may be left by unwinding with [`LeftEarly`].
+    fn watch(&mut self, _stop: Option<Arc<AtomicBool>>) {}
+
     /// Computes one op. The outputs of the op are in `cx` with their final length; what they hold is not meaningful.
     fn run_op(&mut self, op: &Op, cx: &mut OpCx<'_, Self::R, Self::Cache>) -> Result<(), ComputeError>;
 }
+
+/// What unwinds out of an op that was left before it was done.
+pub(crate) struct LeftEarly;
 
 /// Elements of one value.
 #[derive(Debug)]
@@ -172,7 +180,7 @@ impl<R: HostReal, C> OpCx<'_, R, C> {
 pub(crate) struct Seq<R, C> {
     cache: Vec<C>,
     len: usize,
-    kept: BTreeMap<Slot, Vec<R>>,
+    kept: BTreeMap<KeptId, Vec<R>>,
 }
 
 impl<R, C: Cache> Seq<R, C> {
@@ -256,12 +264,12 @@ impl<K: HostKernels> HostBackend<K> {
         for (v, source) in &program.inputs {
             let name = match source {
                 Source::Host { name } => *name,
-                Source::Kept { segment, slot } => {
-                    let kept = seqs.get(*segment).and_then(|s| s.kept.get(slot));
+                Source::Kept { segment, id } => {
+                    let kept = seqs.get(*segment).and_then(|s| s.kept.get(id));
                     let kept = kept.filter(|k| k.len() == v.len()).ok_or_else(|| {
                         let found = kept.map_or("nothing".into(), |k| format!("{} Real", k.len()));
                         ComputeError::Input {
-                            name: format!("{slot:?}"),
+                            name: format!("{id:?}"),
                             expected: format!("{} Real", v.len()),
                             found,
                         }
@@ -318,6 +326,7 @@ impl<K: HostKernels> HostBackend<K> {
         seqs: &mut [Seq<K::R, K::Cache>],
         inputs: &[InputData<'_>],
         observer: &mut dyn Observer,
+        stop: Option<&AtomicBool>,
     ) -> Result<(), ComputeError> {
         self.runs += 1;
         let mut bufs: Vec<Buf<K::R>> = program.vals.iter().map(|_| Buf::None).collect();
@@ -325,7 +334,7 @@ impl<K: HostKernels> HostBackend<K> {
         let mut taps = program.taps.iter().peekable();
         let times = observer.times_ops();
         for (i, op) in program.ops.iter().enumerate() {
-            if observer.interrupted() {
+            if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
                 return Err(ComputeError::Interrupted);
             }
             let start = times.then(Instant::now);
@@ -372,11 +381,11 @@ impl<K: HostKernels> HostBackend<K> {
         for (index, &v) in program.outputs.iter().enumerate() {
             observer.output(index, v, view(&bufs[v.index()]));
         }
-        for &(segment, v, slot) in &program.keeps {
+        for &(segment, v, id) in &program.keeps {
             if let (Some(seq), Buf::Real(x)) =
                 (seqs.get_mut(segment), std::mem::replace(&mut bufs[v.index()], Buf::None))
             {
-                seq.kept.insert(slot, x);
+                seq.kept.insert(id, x);
             }
         }
         Ok(())
@@ -514,7 +523,16 @@ impl<K: HostKernels> Backend for HostBackend<K> {
         let mut taken: Vec<_> = seqs.iter().filter_map(|seq| self.seqs.remove(&seq.0)).collect();
         let mut parts = taken.iter_mut().zip(segments.iter());
         let room = if appends { parts.try_for_each(|(s, part)| s.reserve(part.rows)) } else { Ok(()) };
-        let done = room.and_then(|()| self.execute(program, &mut taken, inputs, observer));
+        let stop = observer.interrupt();
+        self.kernels.watch(stop.clone());
+        let run = || self.execute(program, &mut taken, inputs, observer, stop.as_deref());
+        // An op that was left early has no results to go on with, so it unwinds.
+        let done = room.and_then(|()| match catch_unwind(AssertUnwindSafe(run)) {
+            Ok(done) => done,
+            Err(payload) if payload.is::<LeftEarly>() => Err(ComputeError::Interrupted),
+            Err(payload) => resume_unwind(payload),
+        });
+        self.kernels.watch(None);
         for ((mut s, part), seq) in taken.into_iter().zip(segments.iter()).zip(seqs) {
             match &done {
                 Ok(()) if appends => s.len += part.rows,
@@ -564,15 +582,15 @@ mod tests {
             b.tap("l_out", x);
         }
         b.output(x);
-        b.keep(0, x, Slot(0));
+        b.keep(0, x, KeptId(0));
         b.finish()
     }
 
     #[derive(Default)]
     struct Out {
         bits: Vec<u32>,
-        stop_after_taps: Option<usize>,
-        taps: usize,
+        /// Set by the first tap.
+        stop: Option<Arc<AtomicBool>>,
     }
 
     impl Observer for Out {
@@ -580,14 +598,14 @@ mod tests {
             true
         }
         fn tap(&mut self, _: TapKey, _: Val, _: TapData<'_>) {
-            self.taps += 1;
+            self.stop.as_ref().inspect(|stop| stop.store(true, Ordering::Relaxed));
         }
         fn output(&mut self, _: usize, _: Val, data: TapData<'_>) {
             let TapData::F32(x) = data else { panic!("f32") };
             self.bits = x.iter().map(|x| x.to_bits()).collect();
         }
-        fn interrupted(&self) -> bool {
-            self.stop_after_taps.is_some_and(|n| self.taps >= n)
+        fn interrupt(&self) -> Option<Arc<AtomicBool>> {
+            self.stop.clone()
         }
     }
 
@@ -601,11 +619,11 @@ mod tests {
             let (mut b, seq) = backend();
             let x = numbers(3 * WIDTH);
             b.run(&program(0, 3), &[seq], &[InputData::F32(&x)], &mut Blind).unwrap();
-            let kept = b.seqs[&seq.0].kept[&Slot(0)].clone();
+            let kept = b.seqs[&seq.0].kept[&KeptId(0)].clone();
             let y = numbers(2 * WIDTH);
             if fail {
                 // After the first layer has appended to its cache.
-                let mut stop = Out { stop_after_taps: Some(1), ..Out::default() };
+                let mut stop = Out { stop: Some(Arc::default()), ..Out::default() };
                 let e = b.run(&program(3, 2), &[seq], &[InputData::F32(&y)], &mut stop).unwrap_err();
                 assert!(matches!(e, ComputeError::Interrupted));
                 let mut nan = y.clone();
@@ -613,7 +631,7 @@ mod tests {
                 let e = b.run(&program(3, 2), &[seq], &[InputData::F32(&nan)], &mut Blind).unwrap_err();
                 assert!(matches!(e, ComputeError::NotFinite { row: 1, .. }), "{e}");
                 assert_eq!(b.seq_len(seq).unwrap(), 3);
-                assert_eq!(b.seqs[&seq.0].kept[&Slot(0)], kept);
+                assert_eq!(b.seqs[&seq.0].kept[&KeptId(0)], kept);
                 assert!(
                     b.seqs[&seq.0].cache.iter().all(|l| l.k.len() == 3 * WIDTH && l.v.len() == 3 * WIDTH)
                 );

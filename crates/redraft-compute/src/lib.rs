@@ -34,6 +34,8 @@ pub use error::ComputeError;
 pub use kv::{KV_RUN, KvType};
 pub use numerics::Numerics;
 pub use op::Op;
-pub use program::{AttentionSpec, Blind, Observer, Program, ProgramBuilder, Rewrite, Slot, TapData, TapKey};
+pub use program::{
+    AttentionSpec, Blind, KeptId, Observer, Program, ProgramBuilder, Rewrite, TapData, TapKey,
+};
 pub use value::{Kind, Val};
 pub use weight::{Weight, WeightId, WeightTable};

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::op::*;
@@ -51,9 +52,10 @@ pub trait Observer {
     /// The `index`-th output of the program, after the last op.
     fn output(&mut self, _index: usize, _val: Val, _data: TapData<'_>) {}
 
-    /// Asked between ops; `true` ends the run with [`ComputeError::Interrupted`].
-    fn interrupted(&self) -> bool {
-        false
+    /// A flag that ends the run with [`ComputeError::Interrupted`] once somebody sets it. Backends look at it between ops,
+    /// and those that share an op among threads between their shares. Asked once a run.
+    fn interrupt(&self) -> Option<Arc<AtomicBool>> {
+        None
     }
 
     /// Whether [`timed`](Self::timed) should be called; asked once a run.
@@ -70,15 +72,15 @@ pub struct Blind;
 
 impl Observer for Blind {}
 
-/// A kept value: it stays in the backend with the sequence and is an input of a later program.
+/// Handle of a kept value, which stays in the backend with the sequence and is an input of later programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Slot(pub u32);
+pub struct KeptId(pub u32);
 
 /// Where the elements of an input come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Source {
     Host { name: &'static str },
-    Kept { segment: usize, slot: Slot },
+    Kept { segment: usize, id: KeptId },
 }
 
 /// One forward pass: ops in execution order, its inputs, taps and outputs.
@@ -92,7 +94,7 @@ pub struct Program {
     pub(crate) taps: Vec<(usize, TapKey, Val)>,
     pub(crate) outputs: Vec<Val>,
     /// Number of the sequence, value, where it stays.
-    pub(crate) keeps: Vec<(usize, Val, Slot)>,
+    pub(crate) keeps: Vec<(usize, Val, KeptId)>,
     /// For each value, the index of the last op that reads it; `ops.len()` when it leaves the program.
     pub(crate) last_use: Vec<usize>,
     pub(crate) weights: Arc<WeightTable>,
@@ -273,9 +275,9 @@ impl ProgramBuilder {
     }
 
     /// A value `[rows, cols]` that an earlier program with sequence number `segment` kept for it.
-    pub fn kept(&mut self, segment: usize, slot: Slot, rows: usize, cols: usize) -> Res {
+    pub fn kept(&mut self, segment: usize, id: KeptId, rows: usize, cols: usize) -> Res {
         let v = self.val("kept", rows, cols, Kind::Real)?;
-        self.p.inputs.push((v, Source::Kept { segment, slot }));
+        self.p.inputs.push((v, Source::Kept { segment, id }));
         Ok(v)
     }
 
@@ -291,8 +293,8 @@ impl ProgramBuilder {
     }
 
     /// Keeps a value in the backend for a later program with sequence number `segment` of this one.
-    pub fn keep(&mut self, segment: usize, v: Val, slot: Slot) {
-        self.p.keeps.push((segment, v, slot));
+    pub fn keep(&mut self, segment: usize, v: Val, id: KeptId) {
+        self.p.keeps.push((segment, v, id));
     }
 
     /// The finished program.

@@ -184,13 +184,15 @@ impl Model {
     /// and `overrides`, the later ones winning.
     ///
     /// # Errors
-    /// Those of [`SamplerSpec::params`].
+    /// Those of [`SamplerSpec::params`]; a command of the sampler that is no token of this model.
     pub fn params(&self, sampler: &SamplerSpec, overrides: &[(String, f64)]) -> Result<Params, Error> {
         let theirs =
             if self.spec.sampler.is_some_and(|s| s.name == sampler.name) { self.spec.defaults } else { &[] };
         let mut all: Vec<(String, f64)> = theirs.iter().map(|(n, x)| (n.to_string(), *x)).collect();
         all.extend_from_slice(overrides);
-        sampler.params(self.gguf.metadata(), &all)
+        let params = sampler.params(self.gguf.metadata(), &all)?;
+        crate::engine::commands(&params, self.shape())?;
+        Ok(params)
     }
 
     /// Sizes.

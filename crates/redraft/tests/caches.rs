@@ -176,7 +176,7 @@ struct Rows(Vec<(usize, usize)>);
 
 impl TapSink for Rows {
     fn begin(&mut self, program: &Program) {
-        self.0.push((program.n_past(), program.rows()));
+        self.0.push((program.segments().iter().map(|s| s.n_past).sum::<usize>(), program.rows()));
     }
 }
 

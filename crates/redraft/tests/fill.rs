@@ -194,9 +194,15 @@ fn what_is_given_stays_in_every_family_and_sampler() {
             for (j, pattern) in PATTERNS.iter().enumerate() {
                 let parameters = if (i + j) % 2 == 0 { &edits[..] } else { &drawn };
                 let end = [None, model.tokenizer().eos()][j / 2 % 2];
-                let r = request(&model, spec, parameters, Given { slots: slots(pattern), end });
-                if spec.name == "edit" {
-                    // It moves tokens.
+                let commands = [("delete_token", 3.0), ("split_token", 4.0)];
+                let commands = if spec.moves() { &commands[..] } else { &[] };
+                let r = request(
+                    &model,
+                    spec,
+                    &[parameters, commands].concat(),
+                    Given { slots: slots(pattern), end },
+                );
+                if spec.moves() {
                     let mut session = model.session().unwrap();
                     let e = run_in(&mut model, &mut session, &r, &mut |_| ()).unwrap_err();
                     assert!(e.to_string().contains("leaves tokens at their places"), "{e}");

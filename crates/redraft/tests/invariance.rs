@@ -5,6 +5,8 @@
 mod common;
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{LogitsSink, exact, open, oracle_cases};
 use redraft::compute::{KvType, Numerics, Precision};
@@ -233,6 +235,26 @@ fn self_conditioning_off_is_the_plain_forward() {
     }
 }
 
+/// Without self-conditioning given positions need no logits: only open ones are predicted, with the same bits.
+#[test]
+fn given_positions_are_not_predicted_for_nobody() {
+    let mut model = open(FILE, &LoadOptions::default());
+    let session = model.session().unwrap();
+    let ids: Vec<u32> = (0..32).map(|i| (i * 53) % 500).collect();
+    let open: Vec<bool> = (0..32).map(|i| i % 5 == 2).collect();
+    let uniform = [0.5; 32];
+    let mut pass = |keep| {
+        let sampling = Some(Sampling::at(0.8, &uniform));
+        let pass = CanvasPass { keep, open: Some(&open), sampling, ..CanvasPass::new(&ids) };
+        let mut sink = LogitsSink::default();
+        let result = canvas_pass(&mut model, &session, pass, &mut sink).unwrap();
+        (result, sink.0.len())
+    };
+    let ((all, all_logits), (few, few_logits)) = (pass(true), pass(false));
+    assert_eq!(all, few);
+    assert_eq!((32 * few_logits, few_logits > 0), (6 * all_logits, true));
+}
+
 /// Logits that nobody sees are never there as a whole. Statistics, samples and the feedback are those of logits that
 /// somebody looks at, and of logits that come from outside.
 #[test]
@@ -312,7 +334,7 @@ fn requests_that_cannot_be_served_say_why() {
     assert!(fail(&|r| r.context_len = 92).contains("more than the context of 92"));
     assert!(fail(&|r| r.prompt[3] = 528).contains("token id in the prompt: expected 0..528, found 528"));
     let mut r = request(&model, &prompt(), 32);
-    r.interrupt = Some(std::sync::Arc::new(true.into()));
+    r.interrupt = Some(Arc::new(true.into()));
     let e = generate(&mut model, &mut session, &r, &draws, &mut |_| ControlFlow::Continue(())).unwrap_err();
     assert!(matches!(e, Error::Interrupted));
 }
@@ -374,4 +396,31 @@ fn a_damaged_weight_is_named() {
     let (_, golden) = oracle_cases().into_iter().find(|(n, _)| n == "dg-mini.F32.decode").unwrap();
     let e = redraft::trace::like(&mut model, &golden, None).unwrap_err().to_string();
     assert!(e.contains("met in what leads to attn_post_norm-1"), "{e}");
+}
+
+/// Stopped wherever another thread happens to ask for it, inside an op as a rule, a session goes on as if nothing had been.
+#[test]
+fn a_session_that_was_stopped_goes_on_with_the_same_bits() {
+    let mut model = open(FILE, &LoadOptions { threads: Some(3), ..LoadOptions::default() });
+    let plain = request(&model, &prompt(), 32);
+    let mut session = model.session().unwrap();
+    let whole = run(&mut model, &mut session, &plain);
+    model.close(session);
+    let mut session = model.session().unwrap();
+    let draws = Philox { seed: 7, vocab_len: model.shape().vocab_len as u32 };
+    let mut stopped = 0;
+    for round in 0..24u32 {
+        let stop = Arc::new(AtomicBool::new(false));
+        let asked = Request { interrupt: Some(Arc::clone(&stop)), ..plain.clone() };
+        let done = std::thread::scope(|threads| {
+            threads.spawn(|| {
+                (0..round * 400).for_each(|_| std::hint::spin_loop());
+                stop.store(true, Ordering::Relaxed);
+            });
+            generate(&mut model, &mut session, &asked, &draws, &mut |_| ControlFlow::Continue(()))
+        });
+        stopped += u32::from(matches!(done, Err(Error::Interrupted)));
+    }
+    assert!(stopped > 0, "the first rounds are shorter than a pass");
+    assert_eq!(run(&mut model, &mut session, &plain).digests, whole.digests);
 }

@@ -245,7 +245,7 @@ impl Report {
         let t = &self.timings;
         let canvases: Vec<String> =
             self.diffusion.canvases.iter().map(|c| format!("{} {}", c.steps, c.stop)).collect();
-        vec![
+        let mut lines = vec![
             format!(
                 "{} ({}), {:.2} per forward pass; steps of each canvas: {}{}",
                 counted(self.usage.completion_tokens, "token"),
@@ -273,7 +273,9 @@ impl Report {
                     .map_or(String::new(), |b| format!(", peak memory {}", human_bytes(b)))
             ),
             format!("digest of the ids {}", self.digest.ids),
-        ]
+        ];
+        lines.extend(self.digest.full.as_ref().map(|full| format!("digest of all logits {full}")));
+        lines
     }
 }
 

@@ -8,12 +8,13 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use redraft::Model;
 use redraft::arch::Noise;
 use redraft::engine::{BlockCache, Request, default_max_tokens};
-use redraft::sampler::{PROFILES, profile};
+use redraft::sampler::{PROFILES, Params, SamplerSpec, profile};
 use redraft::tokenizer::Specials;
 
 use super::model::at_least_one;
-use super::sampler::SamplerArgs;
+use super::sampler::{SamplerArgs, Use};
 use super::{Given, left_out};
+use crate::out::Out;
 
 /// Options of commands that generate.
 #[derive(Debug, Clone, clap::Args)]
@@ -77,6 +78,20 @@ pub(crate) struct GenerateArgs {
     /// tokens spelled out in messages are control tokens, as they are there.
     #[arg(long, value_name = "NAME", value_parser = profiles(), env = "REDRAFT_PROFILE", help_heading = "Sampler")]
     pub(crate) profile: Option<String>,
+}
+
+/// What is generated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// An answer to a prompt.
+    Answer,
+    /// The next answer of a conversation.
+    Conversation,
+    /// What fills gaps of a text.
+    Gaps {
+        /// The text ends with a gap that ends where the model ends it.
+        free: bool,
+    },
 }
 
 /// `--seed`.
@@ -152,16 +167,34 @@ impl GenerateArgs {
         Ok(())
     }
 
-    /// Notes on what of the environment does not apply to a model, or to an answer that is no `conversation`.
-    pub(crate) fn left_out(&self, model: &Model, conversation: bool) -> Vec<String> {
-        let mut notes = self.sampler.left_out(model);
+    /// The sampler and its parameters.
+    ///
+    /// # Errors
+    /// Those of [`SamplerArgs::resolve`].
+    pub(crate) fn sampling(
+        &self,
+        model: &Model,
+        task: Task,
+    ) -> anyhow::Result<(&'static SamplerSpec, Params)> {
+        self.sampler.resolve(self.used(model, task))
+    }
+
+    pub(crate) fn used<'a>(&self, model: &'a Model, task: Task) -> Use<'a> {
+        // Text around gaps counts, too, and comes on top.
+        let most = self.max_tokens.filter(|_| !matches!(task, Task::Gaps { .. }));
+        Use { model, task, most }
+    }
+
+    /// Notes on what of the environment does not apply to a model or a task.
+    pub(crate) fn left_out(&self, model: &Model, task: Task) -> Vec<String> {
+        let mut notes = self.sampler.left_out(self.used(model, task));
         if let Some(name) = &self.profile
             && self.explicit_profile(model).is_none()
         {
             notes.push(left_out("profile", name, format!("{} has one only", model.arch().name)));
         }
         if self.ctx_overflow == CtxOverflow::Slide
-            && !conversation
+            && task != Task::Conversation
             && self.given.by_environment("ctx_overflow")
         {
             notes.push(left_out("ctx_overflow", "slide", "there are no earlier turns"));
@@ -176,6 +209,14 @@ impl GenerateArgs {
             !(masks && *name != PROFILES[0].name && self.given.by_environment("profile"))
         };
         self.profile.as_deref().filter(applies)
+    }
+
+    /// Warns of digests that nobody will see; `kept`: they are written into a receipt.
+    pub(crate) fn warn_of_hidden_digests(&self, kept: bool, out: Out) {
+        let asked = self.digest == DigestKind::Full && self.given.first_of(&["digest"]).is_some();
+        if asked && !kept && !out.json && out.verbose == 0 {
+            out.warn("--digest full is shown with --json or -v, and kept in receipts");
+        }
     }
 
     /// Context length in tokens.
@@ -205,36 +246,43 @@ impl GenerateArgs {
         Ok(ids)
     }
 
-    /// The request for a prompt. The second value is a warning.
+    /// The request for a prompt. The second value are warnings.
     ///
     /// # Errors
     /// Those of the sampler's parameters; a banned text that is no token; `--no-self-conditioning` for a model that has none.
     pub(crate) fn request(
         &self,
         model: &Model,
+        task: Task,
         prompt: Vec<u32>,
-    ) -> anyhow::Result<(Request, Option<String>)> {
+    ) -> anyhow::Result<(Request, Vec<String>)> {
         let shape = model.shape();
         let context_len = self.context_len(model);
-        let (sampler, params) = self.sampler.resolve(model)?;
+        let (sampler, params) = self.sampling(model, task)?;
         anyhow::ensure!(
             shape.self_conditioning || !self.no_self_conditioning,
             "--no-self-conditioning changes nothing: this model is never told its previous prediction"
         );
-        let warning = (context_len > shape.context_len).then(|| {
-            format!(
+        let mut warnings = Vec::new();
+        if context_len > shape.context_len {
+            warnings.push(format!(
                 "a context of {context_len} is more than the {} that the model was made for",
                 shape.context_len
-            )
-        });
+            ));
+        }
+        let profile = profile(self.explicit_profile(model).unwrap_or(PROFILES[0].name))?;
+        warnings.extend(self.sampler.without_effect(sampler, &params, profile));
         let max_tokens =
             self.max_tokens.unwrap_or_else(|| default_max_tokens(shape, sampler, context_len, prompt.len()));
+        if !matches!(task, Task::Gaps { .. }) {
+            self.sampler.check_least(sampler, &params, max_tokens)?;
+        }
         let request = Request {
             max_tokens,
             context_len,
             sampler,
             params,
-            profile: profile(self.explicit_profile(model).unwrap_or(PROFILES[0].name))?,
+            profile,
             end_ids: model.tokenizer().end_ids(),
             ban: self.banned(model)?,
             self_conditioning: !self.no_self_conditioning,
@@ -244,7 +292,7 @@ impl GenerateArgs {
             interrupt: None,
             prompt,
         };
-        Ok((request, warning))
+        Ok((request, warnings))
     }
 }
 

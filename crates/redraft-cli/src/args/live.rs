@@ -3,6 +3,7 @@
 use clap::ValueEnum;
 
 use crate::answer::View;
+use crate::args::Given;
 use crate::out::Out;
 use crate::ui::theme::{no_color, obeys_escape_sequences};
 
@@ -10,6 +11,10 @@ use crate::ui::theme::{no_color, obeys_escape_sequences};
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct LiveArgs {
+    // First, since the others take what they read.
+    #[command(flatten)]
+    given: Given,
+
     /// When to show the canvas while it is refined. auto: on a terminal, unless NO_COLOR is set; always: even
     /// where stdout does not look like a terminal, without colours where NO_COLOR is set.
     #[arg(long, value_name = "WHEN", default_value = "auto", env = "REDRAFT_LIVE")]
@@ -33,13 +38,29 @@ enum When {
 
 impl LiveArgs {
     /// What there is to show.
-    pub(crate) fn view(&self, out: Out) -> View<'static> {
+    ///
+    /// # Errors
+    /// A flag about a canvas that is not shown.
+    pub(crate) fn view(&self, out: Out) -> anyhow::Result<View<'static>> {
         let live = match self.live {
             _ if out.json => false,
             When::Auto => out.terminal && !no_color() && obeys_escape_sequences(),
             When::Always => true,
             When::Never => false,
         };
-        View { live, entropy: self.entropy_bars, head: None }
+        if let Some(flag) = self.given.first_of(&["live", "entropy_bars"]) {
+            anyhow::ensure!(
+                !out.json || self.live == When::Never,
+                "{flag} is for the live canvas, and --json prints one object instead"
+            );
+            anyhow::ensure!(
+                !self.entropy_bars || self.live != When::Never,
+                "--entropy-bars are below the live canvas, and --live never shows none"
+            );
+            if self.entropy_bars && !live {
+                out.warn("--entropy-bars are below the live canvas, which is shown on a terminal only (--live always)");
+            }
+        }
+        Ok(View { live, entropy: self.entropy_bars, head: None })
     }
 }

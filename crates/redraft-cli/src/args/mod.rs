@@ -7,7 +7,11 @@ pub(crate) mod model;
 pub(crate) mod prompt;
 pub(crate) mod sampler;
 
-use clap::{ArgAction, Parser, Subcommand};
+use std::ffi::OsString;
+
+use clap::builder::Resettable;
+use clap::error::{ContextKind, ContextValue};
+use clap::{ArgAction, CommandFactory as _, Parser, Subcommand};
 
 use crate::cmd;
 
@@ -104,7 +108,55 @@ impl Given {
 
 /// What to say of a value of the environment that does not apply.
 pub(crate) fn left_out(id: &str, value: impl std::fmt::Display, because: impl std::fmt::Display) -> String {
-    format!("REDRAFT_{}={value} is left out: {because}", id.to_uppercase())
+    format!("{}={value} is left out: {because}", variable(id))
+}
+
+/// The variable of the environment for an argument.
+pub(crate) fn variable(id: &str) -> String {
+    format!("REDRAFT_{}", id.to_uppercase())
+}
+
+/// Reads the command line and the environment.
+///
+/// # Errors
+/// What is wrong with them, by the name of the flag or of the variable.
+pub(crate) fn parse() -> Result<Cli, clap::Error> {
+    Cli::try_parse().map_err(|e| name_variable(e, std::env::args_os()))
+}
+
+/// An error about a value of the environment is one about its variable, not about a flag that nobody wrote.
+fn name_variable<A: Into<OsString> + Clone>(
+    mut error: clap::Error,
+    line: impl IntoIterator<Item = A>,
+) -> clap::Error {
+    let wrong = |e: &clap::Error| match e.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(arg)) => Some(arg.clone()),
+        _ => None,
+    };
+    let Some(arg) = wrong(&error) else { return error };
+    // Nothing is wrong with the argument where the environment is not asked.
+    let alone = without_environment(Cli::command()).try_get_matches_from(line);
+    if alone.is_err_and(|e| wrong(&e).as_ref() == Some(&arg)) {
+        return error;
+    }
+    let mut command = Cli::command();
+    command.build();
+    if let Some(variable) = variable_of(&command, &arg) {
+        error.insert(ContextKind::InvalidArg, ContextValue::String(variable));
+    }
+    error
+}
+
+fn without_environment(command: clap::Command) -> clap::Command {
+    let deaf = |arg: clap::Arg| arg.env(Resettable::Reset);
+    command.mut_args(deaf).mut_subcommands(without_environment)
+}
+
+/// The variable of an argument, by how errors write it.
+fn variable_of(command: &clap::Command, arg: &str) -> Option<String> {
+    let own = command.get_arguments().find(|a| a.get_env().is_some() && a.to_string() == arg);
+    let own = own.and_then(|a| Some(a.get_env()?.to_string_lossy().into_owned()));
+    own.or_else(|| command.get_subcommands().find_map(|c| variable_of(c, arg)))
 }
 
 impl clap::Args for Given {
@@ -136,8 +188,6 @@ impl clap::FromArgMatches for Given {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]

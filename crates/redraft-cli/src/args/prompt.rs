@@ -76,7 +76,7 @@ pub(crate) struct PromptIds {
     /// The ids, BOS included.
     pub(crate) ids: Vec<u32>,
     /// What the user should know about how they came about.
-    pub(crate) warning: Option<String>,
+    pub(crate) warnings: Vec<String>,
 }
 
 impl PromptArgs {
@@ -99,16 +99,17 @@ impl PromptArgs {
     pub(crate) fn ids(&self, text: &str, model: &Model, parse_messages: bool) -> anyhow::Result<PromptIds> {
         let tokenizer = model.tokenizer();
         if let Some(ids) = &self.tokens {
-            return Ok(PromptIds { ids: ids.clone(), warning: None });
+            return Ok(PromptIds { ids: ids.clone(), warnings: Vec::new() });
         }
         if self.raw {
-            return Ok(PromptIds { ids: tokenizer.encode_raw_prompt(text, Specials::Parse)?, warning: None });
+            let ids = tokenizer.encode_raw_prompt(text, Specials::Parse)?;
+            return Ok(PromptIds { ids, warnings: Vec::new() });
         }
         let prompter = self.template.prompter(model, parse_messages)?;
         let system = self.template.system.as_ref().map(|s| Message::new("system", s.as_str()));
         let messages: Vec<Message> = system.into_iter().chain([Message::new("user", text)]).collect();
         let ids = prompter.ids(&messages, model)?;
-        Ok(PromptIds { ids, warning: prompter.warning })
+        Ok(PromptIds { ids, warnings: prompter.warnings })
     }
 }
 
@@ -117,7 +118,7 @@ pub(crate) struct Prompter {
     template: ChatTemplate,
     options: RenderOptions,
     /// What the user should know about the template.
-    pub(crate) warning: Option<String>,
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Prompter {
@@ -183,7 +184,35 @@ impl TemplateArgs {
             message_specials: if parse_messages { Specials::Parse } else { Specials::Text },
             ..RenderOptions::for_tokenizer(tokenizer)
         };
-        Ok(Prompter { template, options, warning })
+        let mut prompter = Prompter { template, options, warnings: warning.into_iter().collect() };
+        self.check_effects(&mut prompter)?;
+        Ok(prompter)
+    }
+
+    /// Looks whether the template makes anything of what is asked of it.
+    ///
+    /// # Errors
+    /// It leaves the system message out.
+    fn check_effects(&self, prompter: &mut Prompter) -> anyhow::Result<()> {
+        let user = Message::new("user", "1");
+        let system = self.system.as_ref().map(|s| Message::new("system", s.as_str()));
+        let messages: Vec<Message> = system.into_iter().chain([user.clone()]).collect();
+        // A template that refuses such messages says so when it is asked.
+        let Ok(asked) = prompter.template.render(&messages, &prompter.options) else { return Ok(()) };
+        let without = prompter.template.render(&[user], &prompter.options);
+        if self.system.as_ref().is_some_and(|s| !s.trim().is_empty()) && without.is_ok_and(|w| w == asked) {
+            bail!("--system changes nothing: the chat template leaves system messages out");
+        }
+        let thinking = |enable_thinking| {
+            let options = RenderOptions { enable_thinking, ..prompter.options.clone() };
+            prompter.template.render(&messages, &options).is_ok_and(|other| other == asked)
+        };
+        if self.think != Think::Auto && [None, Some(true), Some(false)].into_iter().all(thinking) {
+            prompter
+                .warnings
+                .push("--think changes nothing in the prompt: the chat template does not know of it".into());
+        }
+        Ok(())
     }
 }
 

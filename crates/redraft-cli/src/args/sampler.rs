@@ -5,9 +5,10 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
 use redraft::Model;
 use redraft::arch::{ARCHS, Noise};
-use redraft::sampler::{ParamSpec, Params, Range, SAMPLERS, SamplerSpec, sampler};
+use redraft::sampler::{ParamSpec, Params, Profile, Range, SAMPLERS, SamplerSpec, Stability, sampler};
 
-use super::left_out;
+use super::generate::Task;
+use super::{left_out, variable};
 
 /// The sampler, and the parameters that the user set.
 #[derive(Debug, Clone)]
@@ -21,16 +22,53 @@ pub(crate) struct SamplerArgs {
     environment: Vec<(String, f64)>,
 }
 
+/// What the parameters are for.
+#[derive(Clone, Copy)]
+pub(crate) struct Use<'a> {
+    /// The model.
+    pub(crate) model: &'a Model,
+    /// What it does.
+    pub(crate) task: Task,
+    /// Tokens of the answer at most, where the user says it.
+    pub(crate) most: Option<usize>,
+}
+
 impl SamplerArgs {
-    /// The sampler that a model runs with. One of the environment that decides canvases of another kind is left out.
+    /// The sampler that a model runs with. One of the environment that does not go with the model or the task is
+    /// left out.
     ///
     /// # Errors
     /// There is none of that name.
-    fn of(&self, model: &Model) -> Result<&'static SamplerSpec, redraft::Error> {
-        let masks = matches!(model.shape().noise, Noise::Mask(_));
+    fn of(&self, used: Use<'_>) -> Result<&'static SamplerSpec, redraft::Error> {
         match self.name.as_deref().map(sampler).transpose()? {
-            Some(asked) if asked.masks == masks || !self.name_from_environment => Ok(asked),
-            _ => model.sampler(),
+            Some(asked) if !self.name_from_environment || self.unfit(asked, used).is_none() => Ok(asked),
+            _ => used.model.sampler(),
+        }
+    }
+
+    /// Why a sampler does not go with a model or a task, where it does not.
+    fn unfit(&self, spec: &SamplerSpec, used: Use<'_>) -> Option<String> {
+        let model = used.model;
+        if spec.masks != matches!(model.shape().noise, Noise::Mask(_)) {
+            return Some(format!("{} has other canvases", model.arch().name));
+        }
+        if !spec.moves() {
+            return None;
+        }
+        if matches!(used.task, Task::Gaps { .. }) {
+            return Some("text around gaps stays at its place".into());
+        }
+        // Commands that nothing names: neither the file nor the user.
+        let own = |(name, _): &&(String, f64)| spec.params.iter().any(|p| p.name == name);
+        let all: Vec<_> = self.environment.iter().chain(&self.overrides).filter(own).cloned().collect();
+        model.params(spec, &all).err().map(|e| e.to_string())
+    }
+
+    /// A parameter as the user wrote it.
+    fn written(&self, p: &ParamSpec) -> String {
+        match self.overrides.iter().any(|(name, _)| name == p.name) {
+            false if self.environment.iter().any(|(name, _)| name == p.name) => variable(p.name),
+            _ => format!("--{}", p.flag),
         }
     }
 
@@ -42,25 +80,33 @@ impl SamplerArgs {
     }
 
     /// What the environment says of the parameters of a sampler, and why what does not apply does not.
-    fn environment(&self, spec: &SamplerSpec, model: &Model) -> Vec<Result<(String, f64), String>> {
+    fn environment(&self, spec: &SamplerSpec, used: Use<'_>) -> Vec<Result<(String, f64), String>> {
         let check = |(name, x): &(String, f64)| match spec.params.iter().find(|p| p.name == name) {
             None => Err(left_out(name, x, format!("the sampler {} has no such parameter", spec.name))),
             Some(p) if !p.range.contains(*x) => {
                 Err(left_out(name, x, format!("the sampler {} expects {}", spec.name, p.range)))
             }
-            Some(_) if guides(name, *x) && !model.shape().can_be_guided() => Err(left_out(name, x, UNGUIDED)),
+            Some(_) if guides(name, *x) && !used.model.shape().can_be_guided() => {
+                Err(left_out(name, x, UNGUIDED))
+            }
+            Some(_) if used.task == (Task::Gaps { free: false }) && of_ends(name, *x) => {
+                Err(left_out(name, x, NO_ENDS))
+            }
+            Some(_) if name == "min_tokens" && used.most.is_some_and(|most| *x > most as f64) => {
+                Err(left_out(name, x, "the answer can have fewer tokens"))
+            }
             Some(_) => Ok((name.clone(), *x)),
         };
         self.environment.iter().map(check).collect()
     }
 
     /// Notes on what of the environment does not apply to a model.
-    pub(crate) fn left_out(&self, model: &Model) -> Vec<String> {
-        let Ok(spec) = self.of(model) else { return Vec::new() };
+    pub(crate) fn left_out(&self, used: Use<'_>) -> Vec<String> {
+        let Ok(spec) = self.of(used) else { return Vec::new() };
         let other = self.name.as_ref().filter(|name| *name != spec.name);
-        let other =
-            other.map(|name| left_out("sampler", name, format!("{} has other canvases", model.arch().name)));
-        other.into_iter().chain(self.environment(spec, model).into_iter().filter_map(Result::err)).collect()
+        let why = |name: &String| self.unfit(sampler(name).ok()?, used);
+        let other = other.map(|name| left_out("sampler", name, why(name).unwrap_or_default()));
+        other.into_iter().chain(self.environment(spec, used).into_iter().filter_map(Result::err)).collect()
     }
 
     /// The sampler and its parameters for a model: built-in values, those of the model's makers, the file's, then the
@@ -68,10 +114,10 @@ impl SamplerArgs {
     ///
     /// # Errors
     /// A parameter that the sampler does not have or a value out of its range, by the flag; a bad value in the file.
-    pub(crate) fn resolve(&self, model: &Model) -> anyhow::Result<(&'static SamplerSpec, Params)> {
-        let spec = self.of(model)?;
+    pub(crate) fn resolve(&self, used: Use<'_>) -> anyhow::Result<(&'static SamplerSpec, Params)> {
+        let (spec, model) = (self.of(used)?, used.model);
         let known = |name: &str| spec.params.iter().find(|p| p.name == name);
-        let mut all: Vec<_> = self.environment(spec, model).into_iter().filter_map(Result::ok).collect();
+        let mut all: Vec<_> = self.environment(spec, used).into_iter().filter_map(Result::ok).collect();
         all.extend_from_slice(&self.overrides);
         for (name, x) in &all {
             let Some(p) = known(name) else {
@@ -95,16 +141,71 @@ impl SamplerArgs {
                 "--{}: expected 0: {UNGUIDED}, found {x}",
                 p.flag
             );
+            anyhow::ensure!(
+                used.task != (Task::Gaps { free: false }) || !of_ends(name, *x),
+                "--{} changes nothing: {NO_ENDS}",
+                p.flag
+            );
         }
-        Ok((spec, model.params(spec, &all)?))
+        let params = model.params(spec, &all).map_err(|e| match e {
+            // By the name that the user knows.
+            redraft::Error::Request { what, expected, found } => {
+                let what = known(&what).map_or(what, |p| self.written(p));
+                redraft::Error::Request { what, expected, found }
+            }
+            other => other,
+        })?;
+        Ok((spec, params))
+    }
+
+    /// Refuses an answer that would have to be longer than it can be.
+    ///
+    /// # Errors
+    /// `--min-tokens` above `most`, the tokens of the answer at most.
+    pub(crate) fn check_least(&self, spec: &SamplerSpec, params: &Params, most: usize) -> anyhow::Result<()> {
+        let Some(p) = spec.params.iter().find(|p| p.name == "min_tokens") else { return Ok(()) };
+        let least = params.get(p.name);
+        anyhow::ensure!(
+            least <= most as f64,
+            "{}: expected at most the {most} tokens that the answer can have (--max-tokens), found {least}",
+            self.written(p)
+        );
+        Ok(())
+    }
+
+    /// Flags that do nothing together with the other settings.
+    pub(crate) fn without_effect(
+        &self,
+        spec: &SamplerSpec,
+        params: &Params,
+        profile: &'static Profile,
+    ) -> Vec<String> {
+        let ask = (spec.create)(params, profile).ask(0);
+        // Confidences are then those of all tokens, and the most likely one is always left.
+        let undrawn = ask.raw_stats && params.get("temperature") == 0.0;
+        let once = profile.stability == Stability::Canvas;
+        let why = |p: &ParamSpec, x: f64| match p.name {
+            "top_k" | "top_p" if undrawn && x != p.default => {
+                Some(format!("the sampler {} takes the most likely token at --temperature 0", spec.name))
+            }
+            "stability" if once && x > 1.0 => {
+                Some(format!("the profile {} compares with the step before alone", profile.name))
+            }
+            _ => None,
+        };
+        let flag = |(name, x): &(String, f64)| {
+            let p = spec.params.iter().find(|p| p.name == name)?;
+            why(p, *x).map(|why| format!("--{} {x} changes nothing: {why}", p.flag))
+        };
+        self.overrides.iter().filter_map(flag).collect()
     }
 
     /// Sets a parameter of the model's sampler, by its name or its flag.
     ///
     /// # Errors
     /// The sampler has no such parameter; the value is not in its range.
-    pub(crate) fn set(&mut self, model: &Model, name: &str, text: &str) -> anyhow::Result<()> {
-        let spec = self.of(model)?;
+    pub(crate) fn set(&mut self, used: Use<'_>, name: &str, text: &str) -> anyhow::Result<()> {
+        let spec = self.of(used)?;
         let Some(p) = spec.params.iter().find(|p| p.name == name || p.flag == name) else {
             let known: Vec<&str> = spec.params.iter().map(|p| p.flag).collect();
             anyhow::bail!("the sampler has no parameter `{name}`; it has {}", known.join(", "));
@@ -120,6 +221,14 @@ impl SamplerArgs {
 fn guides(name: &str, x: f64) -> bool {
     name == "cfg_scale" && x > 0.0
 }
+
+/// Whether a parameter says when an answer may end.
+fn of_ends(name: &str, x: f64) -> bool {
+    ["min_tokens", "end_last"].contains(&name) && x > 0.0
+}
+
+const NO_ENDS: &str =
+    "no gap of free length ends the text, and only there the model decides where an answer ends";
 
 const UNGUIDED: &str = "classifier-free guidance needs a model that keeps no prompt in a cache";
 
@@ -190,7 +299,7 @@ fn flag((p, all): (&'static ParamSpec, Vec<(&'static SamplerSpec, &'static Param
     Arg::new(p.name)
         .long(p.flag)
         .value_name(name)
-        .env(format!("REDRAFT_{}", p.name.to_uppercase()))
+        .env(variable(p.name))
         .value_parser(move |text: &str| value(text, &ranges))
         .allow_negative_numbers(true)
         .help(help(&all))

@@ -161,7 +161,7 @@ fn sentence(d: &Diagnosis, limit: f64) -> String {
             )
         }
         Verdict::Fault(t) => {
-            let first = d.taps.iter().find(|tap| !(tap.ratio <= limit));
+            let first = d.taps.iter().find(|tap| tap.leaves(limit));
             let left = first.map_or(String::new(), |tap| {
                 format!("theirs leaves the {by} floor at {} ({:.0}x): ", Shown(&tap.name), tap.ratio)
             });
@@ -200,7 +200,7 @@ fn text(d: &Diagnosis, args: &Args, sentence: &str) -> String {
             let mut row = vec![Shown(&tap.name).to_string(), error(tap.theirs)];
             row.extend(tap.floors.iter().map(|&f| error(f)));
             row.push(number(tap.ratio));
-            row.push(if tap.ratio <= args.limit { String::new() } else { "<-".into() });
+            row.push(if tap.leaves(args.limit) { "<-".into() } else { String::new() });
             row
         })
         .collect();

@@ -21,7 +21,7 @@ use serde::Serialize;
 
 use crate::answer::{Report, View, show, warnings};
 use crate::args::Given;
-use crate::args::generate::GenerateArgs;
+use crate::args::generate::{GenerateArgs, Task};
 use crate::args::left_out;
 use crate::args::live::LiveArgs;
 use crate::args::model::ModelArgs;
@@ -153,6 +153,7 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
         files::refuse_overwriting(path, &inputs)?;
         files::refuse_no_place(path)?;
     }
+    args.generate.warn_of_hidden_digests(args.receipt.is_some(), out);
     args.generate.refuse_slide("`fill` has no earlier turns")?;
     if args.prompt.is_none()
         && let Some(flag) = args.given.first_of(&["system", "chat_template", "think"])
@@ -162,9 +163,9 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     let text =
         given_or_stdin(args.text.as_deref(), "text", "redraft fill \"The capital of [[]] is Paris.\"")?;
     let segments = parse(&text)?;
+    let view = args.live.view(out)?;
     let stop = interrupt::flag()?;
     let loaded = model::open(&args.model, Precision::F32, &stop, out)?;
-    let view = args.live.view(out);
     let (report, text) = args.fill(&segments, loaded, &stop, view, out)?;
     if out.json {
         out.object(&report)?;
@@ -189,7 +190,7 @@ impl Args {
         let Some(prompt) = &self.prompt else { return Ok((Vec::new(), eos)) };
         anyhow::ensure!(!prompt.trim().is_empty(), "--prompt is empty");
         let prompter = self.template.prompter(model, self.generate.explicit_profile(model).is_some())?;
-        prompter.warning.iter().for_each(|w| out.warn(w));
+        prompter.warnings.iter().for_each(|w| out.warn(w));
         let system = self.template.system.as_ref().map(|s| Message::new("system", s.as_str()));
         let messages: Vec<Message> =
             system.into_iter().chain([Message::new("user", prompt.as_str())]).collect();
@@ -210,14 +211,28 @@ impl Args {
                  the others"
             );
         }
+        let task = Task::Gaps { free: template.ends_free() };
+        if template.ends_free() && self.given.first_of(&["open_end"]).is_some() {
+            bail!(
+                "--open-end changes nothing: the text ends with a gap of free length, after which no end is put"
+            );
+        }
+        let looked_for =
+            template.gaps().filter(|gap| gap.len.is_none()).count() - usize::from(template.ends_free());
+        if looked_for == 0 && self.given.first_of(&["gap_max"]).is_some() {
+            bail!(
+                "--gap-max limits gaps whose length is found by trying, and there is none: [[]] with text after \
+                 it is one"
+            );
+        }
         let mut generate = self.generate.clone();
         generate.sampler = generate.sampler.in_place(model);
-        generate.left_out(model, false).iter().for_each(|note| out.note(note));
+        generate.left_out(model, task).iter().for_each(|note| out.note(note));
         if let Some(n) = self.generate.max_tokens.filter(|_| !template.ends_free()) {
             out.note(&left_out("max_tokens", n, "no gap of free length ends the text"));
         }
-        let (mut base, warning) = generate.request(model, template.prompt().to_vec())?;
-        warning.iter().for_each(|w| out.warn(w));
+        let (mut base, notes) = generate.request(model, task, template.prompt().to_vec())?;
+        notes.iter().for_each(|w| out.warn(w));
         // A gap of free length has one token at least, and while lengths are tried as many as it may.
         let gaps = |free: usize| template.gaps().map(move |gap| gap.len.unwrap_or(free));
         if base.prompt.is_empty() && template.n_fixed() == 0 && template.ends_free() {
@@ -268,6 +283,11 @@ impl Args {
         let lengths = lengths(model, &mut session, fill, seed, out)?;
         let lengths_ms = start.elapsed().as_secs_f64() * 1e3;
         let request = fill.request(&lengths);
+        self.generate.sampler.check_least(
+            base.sampler,
+            &base.params,
+            request.given.tokens(request.max_tokens),
+        )?;
         let mut steps = self.receipt.as_ref().map(|_| StepRecorder::default());
         let view = View { head: Some(template.head()), ..view };
         let shown = show(model, &mut session, &request, seed, view, out, &mut |event| {

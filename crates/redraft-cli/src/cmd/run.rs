@@ -13,7 +13,7 @@ use redraft::receipt::{Receipt, StepRecorder};
 use redraft::trace::GenerationRecorder;
 
 use crate::answer::{Report, View, show, show_beside, warnings};
-use crate::args::generate::GenerateArgs;
+use crate::args::generate::{GenerateArgs, Task};
 use crate::args::live::LiveArgs;
 use crate::args::model::ModelArgs;
 use crate::args::prompt::PromptArgs;
@@ -67,11 +67,12 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
         files::refuse_overwriting(path, &[&inputs[..], &[args.trace.as_deref()]].concat())?;
     }
     args.trace.iter().chain(&args.receipt).try_for_each(|path| files::refuse_no_place(path))?;
+    args.generate.warn_of_hidden_digests(args.receipt.is_some(), out);
     args.generate.refuse_slide("`run` has no earlier turns")?;
     let text = args.prompt.text()?;
+    let view = args.live.view(out)?;
     let stop = interrupt::flag()?;
     let loaded = model::open(&args.model, Precision::F32, &stop, out)?;
-    let view = args.live.view(out);
     let report = answer(args, &text, loaded, stop, view, out)?;
     if out.json {
         out.object(&report)?;
@@ -93,11 +94,11 @@ fn answer(
     out: Out,
 ) -> anyhow::Result<Report> {
     let Loaded { mut model, load } = loaded;
-    args.generate.left_out(&model, false).iter().for_each(|note| out.note(note));
+    args.generate.left_out(&model, Task::Answer).iter().for_each(|note| out.note(note));
     let parse = args.generate.explicit_profile(&model).is_some();
     let prompt = args.prompt.ids(text, &model, parse)?;
-    let (mut request, warning) = args.generate.request(&model, prompt.ids)?;
-    prompt.warning.iter().chain(&warning).for_each(|w| out.warn(w));
+    let (mut request, notes) = args.generate.request(&model, Task::Answer, prompt.ids)?;
+    prompt.warnings.iter().chain(&notes).for_each(|w| out.warn(w));
     request.interrupt = Some(Arc::clone(&stop));
     let seed = args.generate.seed.number();
     out.note(&format!("seed {seed}, {}", counted(request.prompt.len(), "prompt token")));

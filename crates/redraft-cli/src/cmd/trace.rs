@@ -16,7 +16,7 @@ use redraft::{Error, Model};
 use serde::Serialize;
 
 use crate::args::Given;
-use crate::args::generate::GenerateArgs;
+use crate::args::generate::{GenerateArgs, Task};
 use crate::args::model::ModelArgs;
 use crate::args::prompt::PromptArgs;
 use crate::exit::Exit;
@@ -173,10 +173,10 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
             ("like", file)
         }
         None => {
-            args.generate.left_out(&model, false).iter().for_each(|note| out.note(note));
+            args.generate.left_out(&model, Task::Answer).iter().for_each(|note| out.note(note));
             let parse = args.generate.explicit_profile(&model).is_some();
             let prompt = args.prompt.ids(&text, &model, parse)?;
-            prompt.warning.iter().for_each(|w| out.warn(w));
+            prompt.warnings.iter().for_each(|w| out.warn(w));
             match args.generation {
                 true => ("generation", generation(args, &mut model, prompt.ids, stop, out)?),
                 false => ("forward", forward(args, &mut model, &prompt.ids, stop)?),
@@ -334,8 +334,8 @@ fn generation(
     stop: Arc<AtomicBool>,
     out: Out,
 ) -> anyhow::Result<TraceFile> {
-    let (mut request, warning) = args.generate.request(model, prompt)?;
-    warning.iter().for_each(|w| out.warn(w));
+    let (mut request, notes) = args.generate.request(model, Task::Answer, prompt)?;
+    notes.iter().for_each(|w| out.warn(w));
     request.interrupt = Some(stop);
     let seed = args.generate.seed.number();
     let draws = Philox { seed, vocab_len: model.shape().vocab_len as u32 };

@@ -134,6 +134,13 @@ fn wrong_input_is_an_error_of_usage() {
         (&["fill", ""], "the text is empty"),
         (&["fill", "[[1]]", "--gap-max", "0"], "expected a whole number in 1..=65536"),
         (&["fill", "[[1]]", "-n", "5"], "there is none: --gap-max limits the others"),
+        (
+            &["fill", "[[1]] x [[]]", "--gap-max", "5"],
+            "--gap-max limits gaps whose length is found by trying",
+        ),
+        (&["fill", "a [[]]", "--open-end"], "--open-end changes nothing: the text ends with a gap"),
+        (&["fill", "a [[1]] b [[]]", "-n", "5", "--min-tokens", "50"], "--min-tokens: expected at most the"),
+        (&["fill", "a [[1]] b", "--min-tokens", "5"], "--min-tokens changes nothing: no gap of free length"),
         (&["fill", "[[1]]", "--system", "x"], "--system is for a prompt"),
         (&["fill", "[[1]]", "--prompt", " "], "--prompt is empty"),
         (&["fill", "[[1]]", "--prompt", "x", "--raw"], "cannot be used with"),
@@ -146,6 +153,13 @@ fn wrong_input_is_an_error_of_usage() {
         assert_eq!(done.code, Some(2), "{args:?}: {}", done.err);
         assert!(done.err.contains(why) && done.out.is_empty(), "{args:?}: {}", done.err);
     }
+}
+
+#[test]
+fn many_gaps_are_refused_with_the_limit() {
+    let done = with_stdin(&["fill", "-"], &"a [[1]] ".repeat(200_000));
+    let why = "400000 from there on at least, together more than the context of 1024";
+    assert!(done.code == Some(2) && done.err.contains(why), "{}", done.err);
 }
 
 /// A live canvas shows the whole text in the end.

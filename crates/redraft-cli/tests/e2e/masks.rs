@@ -95,7 +95,7 @@ fn llada2_runs_with_its_own_template_and_with_edits() {
     ok(&["compare", &again, &trace, "--all"]);
     assert!(ok(&["replay", &trace, "-m", &m]).contains("canvas 2 step 1/"));
     let done = redraft(&run);
-    assert!(done.code == Some(2) && done.err.contains("delete_token: expected the id"), "{}", done.err);
+    assert!(done.code == Some(2) && done.err.contains("--delete-token: expected the id"), "{}", done.err);
 }
 
 /// A file of 2.2 says which tokens delete and insert, so that nobody has to.
@@ -260,6 +260,7 @@ fn a_cache_of_blocks_is_recorded_and_repeated() {
 fn what_does_not_apply_is_refused_by_its_flag() {
     let (dream, gemma) = (model("dream-tiny.F16.gguf"), crate::mini());
     let sdar = block_model("sdar-tiny.BF16.gguf");
+    let llada2 = testdata("llada2/models/llada2-tiny.BF16.gguf").display().to_string();
     for (file, flags, said) in [
         (&dream, &["--no-self-conditioning"][..], "--no-self-conditioning changes nothing"),
         (
@@ -291,6 +292,17 @@ fn what_does_not_apply_is_refused_by_its_flag() {
             &["--ban", "abcdefgh"],
             "--ban: expected a text that is one token, found `abcdefgh`, which is",
         ),
+        (
+            &gemma,
+            &["--min-tokens", "5"],
+            "--min-tokens: expected at most the 4 tokens that the answer can have (--max-tokens), found 5",
+        ),
+        (
+            &llada2,
+            &["--sampler", "edit", "--split-token", "4", "--delete-token", "600000"],
+            "--delete-token: expected the id in 1..",
+        ),
+        (&llada2, &["--sampler", "edit", "--delete-token", "4"], "--split-token: expected the id in 1.."),
         (&gemma, &["--eps", "0.1"], "--eps: the sampler entropy-bound has no such parameter"),
         (
             &gemma,
@@ -334,6 +346,42 @@ fn what_does_not_apply_is_left_out_of_the_environment() {
         let note = format!("{}={} is left out: ", var.0, var.1);
         assert!(err.contains(&note) && err.contains(said), "{err}");
         assert!(err.contains("REDRAFT_CTX_OVERFLOW=slide is left out: there are no earlier turns"), "{err}");
+    }
+    let llada2 = testdata("llada2/models/llada2-tiny.BF16.gguf").display().to_string();
+    for (args, var, said) in [
+        (
+            &["run", "-m", &llada2, "--tokens", "20", "-n", "4"][..],
+            ("REDRAFT_SAMPLER", "edit"),
+            "delete_token: expected the id in 1..",
+        ),
+        (
+            &["run", "-m", &gemma, "--tokens", "20", "-n", "4"],
+            ("REDRAFT_MIN_TOKENS", "9"),
+            "the answer can have fewer tokens",
+        ),
+        (
+            &["fill", "-m", &llada2, "a [[3]] b"],
+            ("REDRAFT_SAMPLER", "edit"),
+            "text around gaps stays at its place",
+        ),
+        (
+            &["fill", "-m", &llada2, "a [[3]] b"],
+            ("REDRAFT_MIN_TOKENS", "9"),
+            "no gap of free length ends the text",
+        ),
+        (
+            &["fill", "-m", &llada2, "a [[3]] b"],
+            ("REDRAFT_END_LAST", "1"),
+            "no gap of free length ends the text",
+        ),
+    ] {
+        let mut c = crate::command(args);
+        let commands = [("REDRAFT_DELETE_TOKEN", "3"), ("REDRAFT_SPLIT_TOKEN", "4")];
+        c.arg("-v").envs(commands.iter().filter(|_| args[0] == "fill").copied()).env(var.0, var.1);
+        let done: crate::Done = c.output().unwrap().into();
+        let note = format!("{}={} is left out: {said}", var.0, var.1);
+        assert!(done.code == Some(0) && done.err.contains(&note), "{args:?}: {}", done.err);
+        assert_eq!(done.out, ok(args), "{var:?}");
     }
     let mut c = crate::command(&["trace", "-m", &gemma, "--precision", "f64", "--tokens", "20", "-o"]);
     let dir = tempfile::tempdir().unwrap();

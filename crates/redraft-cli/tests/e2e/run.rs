@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::{command, json, mini, ok, redraft, with_stdin};
+use crate::{command, json, mini, ok, redraft, testdata, with_stdin};
 
 fn keys(v: &Value) -> Vec<&str> {
     v.as_object().expect("an object").keys().map(String::as_str).collect()
@@ -193,6 +193,81 @@ fn the_environment_sets_defaults_and_flags_win() {
     let v = run(&["-n", "2", "--steps", "1"], &vars);
     assert_eq!(v["usage"]["completion_tokens"], 2);
     assert_eq!(v["diffusion"]["parameters"]["steps"], 1);
+}
+
+/// What is wrong has the name that the user gave it.
+#[test]
+fn errors_name_the_variable_or_the_flag() {
+    for (args, vars, said) in [
+        (&[][..], &[("REDRAFT_STEPS", "x")][..], "invalid value 'x' for 'REDRAFT_STEPS'"),
+        (&["--steps", "y"], &[("REDRAFT_STEPS", "x")], "invalid value 'y' for '--steps <N>'"),
+        (&["--seed", "y"], &[("REDRAFT_STEPS", "2")], "invalid value 'y' for '--seed <N|random>'"),
+        (&[], &[("REDRAFT_BACKEND", "tpu")], "invalid value 'tpu' for 'REDRAFT_BACKEND'"),
+        (&[], &[("REDRAFT_LIVE", "no")], "invalid value 'no' for 'REDRAFT_LIVE'"),
+        (&[], &[("REDRAFT_MIN_TOKENS", "9999")], "REDRAFT_MIN_TOKENS: expected at most the 512 tokens"),
+        (&[], &[("REDRAFT_CPU", "mmx")], "CPU level `mmx (REDRAFT_CPU)` is not available here"),
+    ] {
+        let mut c = command(&[&["run", "-m", &mini(), "Hello"], args].concat());
+        let done: crate::Done = c.envs(vars.iter().copied()).output().unwrap().into();
+        assert!(done.err.contains(said) && done.out.is_empty(), "{vars:?}: {:?} {}", done.code, done.err);
+        let flag = format!("--{}", vars[0].0[8..].to_lowercase());
+        assert!(args.contains(&flag.as_str()) || !done.err.contains(&flag), "{}", done.err);
+    }
+}
+
+/// Flags that would do nothing in this company.
+#[test]
+fn flags_without_an_effect_are_errors_or_warnings() {
+    let llada = testdata("oracle/models/llada-tiny.BF16.gguf").display().to_string();
+    let dir = tempfile::tempdir().unwrap();
+    let silent = dir.path().join("silent.jinja").display().to_string();
+    std::fs::write(&silent, "{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}")
+        .unwrap();
+    for (args, said) in [
+        (
+            &["--json", "--live", "always"][..],
+            "error: --live is for the live canvas, and --json prints one object",
+        ),
+        (&["--json", "--entropy-bars"], "error: --entropy-bars is for the live canvas"),
+        (&["--entropy-bars", "--live", "never"], "error: --entropy-bars are below the live canvas"),
+        (&["--entropy-bars"], "warning: --entropy-bars are below the live canvas"),
+        (&["--digest", "full"], "warning: --digest full is shown with --json or -v"),
+        (&["--chat-template", &silent, "--system", "Be brief."], "error: --system changes nothing"),
+        (&["--chat-template", &silent, "--think", "on"], "warning: --think changes nothing in the prompt"),
+        (&["--backend", "reference", "-t", "3"], "warning: the backend reference computes in 1 of 3 threads"),
+        (
+            &["--profile", "jax", "--stability", "3"],
+            "warning: --stability 3 changes nothing: the profile jax",
+        ),
+        (
+            &["-m", &llada, "--top-p", "0.5"],
+            "warning: --top-p 0.5 changes nothing: the sampler low-confidence",
+        ),
+    ] {
+        let model: &[&str] = if args[0] == "-m" { &[] } else { &["-m", &mini()] };
+        let done = redraft(&[&["run", "-n", "4", "--steps", "1", "Hello"], model, args].concat());
+        let code = if said.starts_with("error") { 2 } else { 0 };
+        assert!(done.code == Some(code) && done.err.contains(said), "{args:?}: {:?} {}", done.code, done.err);
+    }
+    for fine in [&["--json", "--live", "never"][..], &["--digest", "full", "--json"], &["--think", "auto"]] {
+        let done = redraft(&[&["run", "-m", &mini(), "-n", "4", "--steps", "1", "Hello"], fine].concat());
+        assert!(done.code == Some(0) && !done.err.contains("warning"), "{fine:?}: {}", done.err);
+    }
+    let chat = with_stdin(&["chat", "-m", &mini(), "--history", "h"], "Hello\n");
+    assert!(chat.code == Some(2) && chat.err.contains("--history keeps lines"), "{}", chat.err);
+}
+
+/// One token is left to draw: everything repeats itself, and an answer still has the tokens that it needs.
+#[test]
+fn no_stop_rule_comes_before_the_least_tokens() {
+    let all_but_one: Vec<String> = (0..531).filter(|&id| id != 97).map(|id| id.to_string()).collect();
+    let ban = all_but_one.join(",");
+    let run = ["run", "-m", &mini(), "-n", "40", "--profile", "llamacpp", "--ban-tokens", &ban];
+    for (least, want) in [("0", 0), ("5", 5), ("20", 20)] {
+        let v = json(&[&run[..], &["--steps", "1", "--min-tokens", least, "x"]].concat());
+        let ids = v["ids"].as_array().unwrap();
+        assert_eq!((ids.len(), &v["finish_reason"]), (want, &"stop".into()), "{least}");
+    }
 }
 
 #[test]

@@ -101,7 +101,13 @@ impl CpuLevel {
     pub fn choose(option: Option<&str>) -> Result<CpuLevel, ComputeError> {
         let variable = std::env::var(LEVEL_VARIABLE).ok().filter(|v| !v.is_empty());
         match option.or(variable.as_deref()) {
-            Some(name) => CpuLevel::from_name(name),
+            Some(name) => CpuLevel::from_name(name).map_err(|e| match e {
+                // By the name that the user knows.
+                ComputeError::Unavailable { what, name, available } if option.is_none() => {
+                    ComputeError::Unavailable { what, name: format!("{name} ({LEVEL_VARIABLE})"), available }
+                }
+                other => other,
+            }),
             None => Ok(CpuLevel::best()),
         }
     }

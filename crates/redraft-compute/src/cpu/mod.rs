@@ -12,6 +12,7 @@
 //! accumulators that the contract names, every sum belongs to one tile, and no instruction fuses a
 //! multiplication with an addition, unless the product is exact, so that nobody can tell.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::backend::{Backend, BackendOptions, BackendSpec, Capabilities, Precision};
@@ -139,6 +140,10 @@ impl HostKernels for Cpu {
 
     fn finite(&self, x: &[f32]) -> bool {
         ops::rows::finite(self, x)
+    }
+
+    fn watch(&mut self, stop: Option<Arc<AtomicBool>>) {
+        self.pool.watch(stop);
     }
 
     fn run_op(&mut self, op: &Op, cx: &mut Cx<'_>) -> Result<(), ComputeError> {

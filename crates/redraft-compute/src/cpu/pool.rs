@@ -14,7 +14,8 @@
 //!    order in which tiles are taken can change a bit.
 //!
 //! A region that is opened while another one runs (nested, or from a second thread) runs inline on the
-//! thread that opened it. A panic in any participant ends the region and is raised again in the caller.
+//! thread that opened it. A panic in any participant ends the region and is raised again in the caller; a request to
+//! leave early goes the same way.
 //! The unsafe code here is the hand-over of a borrowed closure to the workers and of disjoint parts of one
 //! output to several threads; both are wrapped so that the rest of the crate needs none.
 #![allow(unsafe_code)]
@@ -30,6 +31,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
+use crate::host::LeftEarly;
 use protocol::Word;
 pub(crate) use tiles::Grid;
 
@@ -117,6 +119,8 @@ pub(crate) struct Pool {
     handles: Vec<JoinHandle<()>>,
     /// Held while a region runs; a region that finds it held runs inline.
     busy: AtomicBool,
+    /// Set from elsewhere to leave regions before their work is done.
+    leave: Option<Arc<AtomicBool>>,
 }
 
 /// Threads that the machine allows this process: the standard library counts the cores of its affinity mask and,
@@ -143,7 +147,19 @@ impl Pool {
             thread::Builder::new().name(format!("redraft-{}", i + 1)).spawn(move || work(&shared, i)).ok()
         });
         let handles = handles.collect();
-        Pool { shared, handles, busy: AtomicBool::new(false) }
+        Pool { shared, handles, busy: AtomicBool::new(false), leave: None }
+    }
+
+    /// From now on regions are left by unwinding with [`LeftEarly`], between two pieces of work, when this flag is set.
+    pub(crate) fn watch(&mut self, leave: Option<Arc<AtomicBool>>) {
+        self.leave = leave;
+    }
+
+    /// Unwinds if the flag is set.
+    fn go_on(&self) {
+        if self.leave.as_ref().is_some_and(|leave| leave.load(Ordering::Relaxed)) {
+            resume_unwind(Box::new(LeftEarly));
+        }
     }
 
     /// Number of participants.
@@ -197,6 +213,7 @@ impl Pool {
                 if i >= n {
                     return;
                 }
+                self.go_on();
                 f(thread, i);
             }
         });
@@ -211,6 +228,7 @@ impl Pool {
             let mut now = take();
             while let Some(i) = now {
                 now = take();
+                self.go_on();
                 f(thread, i, now);
             }
         };
@@ -280,6 +298,28 @@ mod tests {
                 sum.fetch_add(i, Ordering::Relaxed);
             });
             assert_eq!(sum.into_inner(), 4950);
+        }
+    }
+
+    #[test]
+    fn a_region_is_left_early_where_somebody_asks_for_it() {
+        for threads in [1, 2, 4] {
+            let mut pool = Pool::new(threads);
+            let (leave, done) = (Arc::new(AtomicBool::new(false)), AtomicUsize::new(0));
+            pool.watch(Some(Arc::clone(&leave)));
+            let region = |pool: &Pool| {
+                catch_unwind(AssertUnwindSafe(|| {
+                    pool.each(1000, |_, i| {
+                        leave.fetch_or(i == 10, Ordering::Relaxed);
+                        done.fetch_add(1, Ordering::Relaxed);
+                    });
+                }))
+            };
+            assert!(region(&pool).unwrap_err().is::<LeftEarly>(), "{threads} threads");
+            assert!(done.swap(0, Ordering::Relaxed) < 1000);
+            pool.watch(None);
+            region(&pool).unwrap();
+            assert_eq!(done.into_inner(), 1000);
         }
     }
 

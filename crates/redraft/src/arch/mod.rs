@@ -144,6 +144,11 @@ impl Canvases {
         if canvas == 0 { self.first } else { self.len }
     }
 
+    /// Positions of the largest one; of the first where it is the only one.
+    pub(crate) fn largest(&self) -> usize {
+        if self.count > 1 { self.len } else { self.first }
+    }
+
     /// Positions of all of them.
     pub fn total(&self) -> usize {
         match self.count {

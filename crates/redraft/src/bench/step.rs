@@ -156,7 +156,7 @@ impl StepBench {
 
 /// Asks for logits and times, and for a stop.
 struct Probe<'a> {
-    stop: &'a AtomicBool,
+    stop: &'a Arc<AtomicBool>,
     logits: bool,
     times_ops: bool,
     plan: Vec<(Part, Work)>,
@@ -167,7 +167,7 @@ struct Probe<'a> {
 }
 
 impl Probe<'_> {
-    fn new(stop: &AtomicBool) -> Probe<'_> {
+    fn new(stop: &Arc<AtomicBool>) -> Probe<'_> {
         Probe { stop, logits: false, times_ops: false, plan: Vec::new(), times: Vec::new(), busy: 0.0 }
     }
 }
@@ -185,8 +185,8 @@ impl TapSink for Probe<'_> {
         self.logits && key == TapKey { name: "logits", layer: None }
     }
 
-    fn interrupted(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+    fn interrupt(&self) -> Option<Arc<AtomicBool>> {
+        Some(Arc::clone(self.stop))
     }
 
     fn times_ops(&self) -> bool {

@@ -10,35 +10,32 @@ fn testdata() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata")
 }
 
-/// A model, and a golden of its passes, of which the inputs and the names count here.
-const CASES: &[(&str, &str)] = &[
-    ("oracle/models/dg-tiny.BF16.gguf", "oracle/cases/dg-tiny.BF16.decode-sc.safetensors"),
-    ("oracle/models/dream-tiny.F16.gguf", "oracle/cases/dream-tiny.F16.forward.safetensors"),
-    ("oracle/models/llada-tiny.BF16.gguf", "oracle/cases/llada-tiny.BF16.forward.safetensors"),
-    ("oracle/models/llada-moe-tiny.BF16.gguf", "oracle/cases/llada-moe-tiny.BF16.forward.safetensors"),
-    ("oracle/models/rnd1-tiny.BF16.gguf", "oracle/cases/rnd1-tiny.BF16.forward.safetensors"),
-    ("llada2/models/llada2-tiny.BF16.gguf", "llada2/cases/llada2-tiny.BF16.forward.safetensors"),
-    (
-        "block-diffusion/models/a2d-qwen3-tiny.BF16.gguf",
-        "block-diffusion/cases/a2d-qwen3-tiny.BF16.forward.safetensors",
-    ),
-    (
-        "block-diffusion/models/fast-dllm-tiny.BF16.gguf",
-        "block-diffusion/cases/fast-dllm-tiny.BF16.forward.safetensors",
-    ),
-    (
-        "block-diffusion/models/sdar-tiny.BF16.gguf",
-        "block-diffusion/cases/sdar-tiny.BF16.forward.safetensors",
-    ),
-    (
-        "block-diffusion/models/sdar-moe-tiny.BF16.gguf",
-        "block-diffusion/cases/sdar-moe-tiny.BF16.forward.safetensors",
-    ),
-];
+/// A model, and a golden of its passes, of which the inputs and the names count here: all tiny models in 16 bits that
+/// have one.
+fn cases() -> Vec<(PathBuf, PathBuf)> {
+    let list = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().map(|e| e.unwrap().path());
+    let mut found = Vec::new();
+    for folder in list(&testdata()) {
+        for model in list(&folder.join("models")) {
+            let stem = model.file_stem().unwrap().to_string_lossy().into_owned();
+            let case = |kind: &str| folder.join("cases").join(format!("{stem}.{kind}.safetensors"));
+            let golden = [case("decode-sc"), case("forward")].into_iter().find(|c| c.exists());
+            if let Some(golden) = golden.filter(|_| stem.ends_with("F16") && stem.contains("-tiny")) {
+                found.push((model, golden));
+            }
+        }
+    }
+    found.sort();
+    found
+}
 
-fn open(case: &(&str, &str)) -> (Gguf, TraceFile) {
-    let gguf = Gguf::open(&testdata().join(case.0), &Default::default()).unwrap();
-    (gguf, TraceFile::open(&testdata().join(case.1)).unwrap())
+fn open((model, golden): &(PathBuf, PathBuf)) -> (Gguf, TraceFile) {
+    (Gguf::open(model, &Default::default()).unwrap(), TraceFile::open(golden).unwrap())
+}
+
+fn name(case: &(PathBuf, PathBuf)) -> String {
+    let file = case.0.file_name().unwrap().to_string_lossy();
+    file.split("-tiny").next().unwrap().to_string()
 }
 
 /// All runs of a case, each made once.
@@ -99,7 +96,7 @@ fn as_file(golden: &TraceFile, results: TraceFile) -> TraceFile {
 }
 
 /// All mistakes of a case with all kinds of rounding: the name of each, and what came of it.
-fn tell(case: &(&str, &str)) -> Vec<(String, [Option<Told>; 3])> {
+fn tell(case: &(PathBuf, PathBuf)) -> Vec<(String, [Option<Told>; 3])> {
     let (gguf, golden) = open(case);
     let plain = Model::from_gguf(gguf.clone(), &LoadOptions::default()).unwrap();
     let has_cache = plain.shape().reading != Reading::Whole;
@@ -144,7 +141,7 @@ fn tell(case: &(&str, &str)) -> Vec<(String, [Option<Told>; 3])> {
             row[rounding as usize] = Some(match &d.verdict {
                 Verdict::Fault(t) if t.fault == fault.name() => Told::Rightly,
                 Verdict::Rounding { .. } if hidden() => Told::Hidden,
-                other => panic!("{} {} {}: {other:?}", case.0, fault.name(), rounding.name()),
+                other => panic!("{} {} {}: {other:?}", name(case), fault.name(), rounding.name()),
             });
         }
         table.push((fault.name(), row));
@@ -152,16 +149,16 @@ fn tell(case: &(&str, &str)) -> Vec<(String, [Option<Told>; 3])> {
     for rounding in Rounding::ALL {
         let file = as_file(&golden, runs.get(Running::Floor(rounding)).unwrap());
         let d = judged(&file, &mut runs);
-        assert!(matches!(d.verdict, Verdict::Rounding { .. }), "{} {}: {d:?}", case.0, rounding.name());
+        assert!(matches!(d.verdict, Verdict::Rounding { .. }), "{} {}: {d:?}", name(case), rounding.name());
     }
     // Logits of PyTorch, which is another program; a golden's f32 are of a finer kind than bf16's.
-    for (name, kinds) in [("logits_f32", &[Rounding::F32][..]), ("logits_bf16", &Rounding::ALL[1..])] {
-        if let Some(logits) = golden.tensors.get(name).cloned() {
+    for (which, kinds) in [("logits_f32", &[Rounding::F32][..]), ("logits_bf16", &Rounding::ALL[1..])] {
+        if let Some(logits) = golden.tensors.get(which).cloned() {
             let mut file = as_file(&golden, TraceFile::default());
             file.insert("logits", logits.shape, logits.data);
             let d = judged(&file, &mut runs);
-            let Verdict::Rounding { worst, .. } = d.verdict else { panic!("{} {name}: {d:?}", case.0) };
-            assert!(kinds.contains(&d.rounding) && worst < LIMIT, "{} {name}: {d:?}", case.0);
+            let Verdict::Rounding { worst, .. } = d.verdict else { panic!("{} {which}: {d:?}", name(case)) };
+            assert!(kinds.contains(&d.rounding) && worst < LIMIT, "{} {which}: {d:?}", name(case));
         }
     }
     table
@@ -170,7 +167,8 @@ fn tell(case: &(&str, &str)) -> Vec<(String, [Option<Told>; 3])> {
 /// The table of `docs/diagnose.md`; with `REDRAFT_BLESS` in the environment it is written there.
 #[test]
 fn every_mistake_is_named_and_honest_runs_are_rounding() {
-    let tables: Vec<_> = CASES.iter().map(tell).collect();
+    let cases = cases();
+    let tables: Vec<_> = cases.iter().map(tell).collect();
     // Mistakes of a kind (of each norm, of each base, in passes of one kind) stand in one line.
     let kind = |name: &str| match name.split_once('/') {
         Some((pass, _)) => format!("{pass}/…"),
@@ -182,11 +180,7 @@ fn every_mistake_is_named_and_honest_runs_are_rounding() {
             kinds.push(name);
         }
     }
-    let model = |case: &(&str, &str)| {
-        let file = case.0.rsplit('/').next().unwrap();
-        file.split("-tiny").next().unwrap().to_string()
-    };
-    let models: Vec<String> = CASES.iter().map(model).collect();
+    let models: Vec<String> = cases.iter().map(name).collect();
     let mut lines =
         vec![format!("| | {} |", models.join(" | ")), format!("|---{}|", "|---".repeat(models.len()))];
     let count = |table: &[(String, [Option<Told>; 3])], wanted: &str, told: Told| {
@@ -208,7 +202,7 @@ fn every_mistake_is_named_and_honest_runs_are_rounding() {
     }
     let all: Vec<_> = tables.concat();
     let (right, hidden) = (count(&all, "", Told::Rightly), count(&all, "", Told::Hidden));
-    lines.push(format!("\n{right} named, {hidden} hidden, {} honest runs called rounding.", 3 * CASES.len()));
+    lines.push(format!("\n{right} named, {hidden} hidden, {} honest runs called rounding.", 3 * cases.len()));
     let table = lines.join("\n");
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/diagnose.md");
     let text = std::fs::read_to_string(&page).unwrap();

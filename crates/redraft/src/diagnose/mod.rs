@@ -13,6 +13,7 @@ mod faults;
 #[cfg(test)]
 mod matrix;
 mod suspects;
+mod weights;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -144,6 +145,13 @@ pub struct Tap {
     pub floors: [f64; 3],
     /// Theirs over the floor of the rounding they are judged by.
     pub ratio: f64,
+}
+
+impl Tap {
+    /// Whether it is further away than so many floors, or no number.
+    pub fn leaves(&self, limit: f64) -> bool {
+        self.ratio > limit || self.ratio.is_nan()
+    }
 }
 
 /// A mistake that was tried.
@@ -278,7 +286,7 @@ fn judge(
     let mut diagnosis = |rounding: Rounding, verdict: Option<Verdict>, tried: Vec<Tried>| {
         taps.iter_mut().for_each(|tap| tap.ratio = tap.theirs / tap.floors[rounding as usize]);
         let (worst, at) = worst(taps.iter().map(|tap| (tap.ratio, tap.name.as_str())));
-        let first = taps.iter().find(|tap| !(tap.ratio <= limit));
+        let first = taps.iter().find(|tap| tap.leaves(limit));
         let verdict = verdict.unwrap_or_else(|| match first {
             None => Verdict::Rounding { worst, at },
             Some(tap) => Verdict::Unexplained {

@@ -3,7 +3,7 @@
 use super::pass::{check_guidance, check_kv_type};
 use super::{BlockCache, Request};
 use crate::arch::{Noise, Reading, Shape};
-use crate::sampler::{PROFILES, SAMPLERS};
+use crate::sampler::{PROFILES, Params, SAMPLERS};
 use crate::{Error, Model};
 
 /// Refuses a request that cannot be answered, before anything is computed. `answer`: the position after the last one of
@@ -45,7 +45,23 @@ pub(super) fn request(model: &Model, request: &Request, answer: usize) -> Result
         check_guidance(model)?;
     }
     block_cache(request, model)?;
-    commands(request, model.shape())?;
+    commands(&request.params, model.shape())?;
+    if request.sampler.moves() && !request.given.is_empty() {
+        return Err(Error::Request {
+            what: "sampler for a text with gaps".into(),
+            expected: "one that leaves tokens at their places".into(),
+            found: request.sampler.name.into(),
+        });
+    }
+    // Given text has the length that it has.
+    let most = request.max_tokens;
+    if request.given.is_empty() && request.least_tokens() > most {
+        return Err(Error::Request {
+            what: "min_tokens".into(),
+            expected: format!("at most the {most} tokens that the answer can have"),
+            found: request.least_tokens().to_string(),
+        });
+    }
     context(model, request, answer)
 }
 
@@ -90,18 +106,11 @@ fn block_cache(request: &Request, model: &Model) -> Result<(), Error> {
 }
 
 /// The tokens by which a sampler deletes and inserts, where it does: two of the vocabulary.
-fn commands(request: &Request, shape: &Shape) -> Result<(), Error> {
+pub(crate) fn commands(params: &Params, shape: &Shape) -> Result<(), Error> {
     let Noise::Mask(mask) = shape.noise else { return Ok(()) };
-    if !request.params.get("delete_token").is_nan() && !request.given.is_empty() {
-        return Err(Error::Request {
-            what: "sampler for a text with gaps".into(),
-            expected: "one that leaves tokens at their places".into(),
-            found: request.sampler.name.into(),
-        });
-    }
     let mut others = vec![f64::from(mask), 0.0];
     for name in ["delete_token", "split_token"] {
-        let id = request.params.get(name);
+        let id = params.get(name);
         if id >= shape.vocab_len as f64 || others.contains(&id) {
             return Err(Error::Request {
                 what: name.into(),

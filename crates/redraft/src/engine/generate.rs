@@ -2,7 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use redraft_compute::{TapData, TapKey, Val};
@@ -48,14 +48,20 @@ pub struct Request {
     pub cache: BlockCache,
     /// Show raw logits in each [`StepEvent`] and digest them.
     pub full_logits: bool,
-    /// Set from elsewhere to stop between ops.
+    /// Set from elsewhere to stop, inside a pass too.
     pub interrupt: Option<Arc<AtomicBool>>,
 }
 
 impl Request {
+    /// Tokens of the answer at least, if it does not reach its most before: `min_tokens` of its parameters.
+    pub(crate) fn least_tokens(&self) -> usize {
+        // Samplers of others have no such parameter, and NaN becomes 0.
+        self.params.int("min_tokens")
+    }
+
     /// Watches passes for the interruption of this request, and for their raw logits where they are `wanted`.
     pub(crate) fn logits_sink(&self, wanted: bool) -> LogitsSink<'_> {
-        LogitsSink { interrupt: self.interrupt.as_deref(), wanted, logits: Vec::new() }
+        LogitsSink { interrupt: self.interrupt.as_ref(), wanted, logits: Vec::new() }
     }
 }
 
@@ -228,7 +234,7 @@ pub struct Generation {
 
 /// Watches a pass for the raw logits, and for an interruption.
 pub(crate) struct LogitsSink<'a> {
-    interrupt: Option<&'a AtomicBool>,
+    interrupt: Option<&'a Arc<AtomicBool>>,
     wanted: bool,
     /// Those of the last pass.
     pub(crate) logits: Vec<f64>,
@@ -257,8 +263,8 @@ impl TapSink for LogitsSink<'_> {
         }
     }
 
-    fn interrupted(&self) -> bool {
-        self.interrupt.is_some_and(|i| i.load(Ordering::Relaxed))
+    fn interrupt(&self) -> Option<Arc<AtomicBool>> {
+        self.interrupt.cloned()
     }
 }
 
@@ -332,6 +338,7 @@ pub fn generate(
     let mut end = None;
     let mut repetition = false;
     let mut block_bytes = 0;
+    let least = request.least_tokens();
     for (canvas, window) in windows.iter().enumerate() {
         lead = session.extend_by(model, lead, &mut sink)?;
         let slots: Vec<Slot> = (window.start..window.start + window.len).map(slot).collect();
@@ -359,7 +366,9 @@ pub fn generate(
         }
         ids.truncate(window.keep);
         let free = free_from(&slots).min(ids.len());
-        if let Some((at, repeats)) = request.profile.end_of(&ids[free..], &request.end_ids) {
+        if let Some((at, repeats)) =
+            request.profile.end_of(&ids[free..], &request.end_ids, least.saturating_sub(window.start + free))
+        {
             repetition = repeats;
             // An end token stays, what repeats goes.
             ids[free + if repeats { at } else { at + 1 }..].fill(pad);
@@ -524,6 +533,7 @@ impl Canvas<'_> {
                 tail: &tail,
                 open: (masked.is_some() || any_fixed).then_some(&predicted[..]),
                 previous,
+                keep: feedback,
                 sampling: Some(Sampling { ask, uniform: &uniform }),
                 penalties: Some(self.penalties),
                 decided: &decided,
@@ -531,7 +541,7 @@ impl Canvas<'_> {
             };
             cached = block;
             let mut result = canvas_pass(self.model, self.session, pass, sink)?;
-            if any_fixed && self.model.shape().self_conditioning {
+            if any_fixed && feedback {
                 sink.keep_open(&predicted);
             }
             if let Some(sampled) = self.draws.sampled(drawn, step) {

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use redraft_compute::{
     Backend, Capabilities, ComputeError, InputData, KvLayout, KvType, Observer, Precision, Program, SeqId,
+    TapKey,
 };
 use redraft_gguf::available_memory;
 
-use super::pass::{CanvasPass, Previous, Sampling, canvas_pass, prompt};
+use super::pass::{CanvasPass, Previous, Sampling, TapSink, canvas_pass, prompt};
 use super::session::{kept, prompt_chunk};
 use super::{BlockCache, BlockStep, Penalties, Request, Session};
 use crate::arch::Reading;
@@ -44,7 +45,7 @@ impl MemoryEstimate {
         ask: Ask,
         cache: BlockCache,
     ) -> Result<MemoryEstimate, Error> {
-        MemoryEstimate::with(model, prompt_len, answer, (ask, cache), &Penalties::default())
+        MemoryEstimate::with(model, prompt_len, answer, (ask, cache), &Penalties::default(), false)
     }
 
     fn with(
@@ -53,20 +54,31 @@ impl MemoryEstimate {
         answer: usize,
         (ask, cache): (Ask, BlockCache),
         penalties: &Penalties,
+        full_logits: bool,
     ) -> Result<MemoryEstimate, Error> {
         let capabilities = model.backend.capabilities();
         let number = if capabilities.precision == Precision::F64 { 8 } else { 4 };
         let tokens = prompt_len.saturating_add(answer);
         let kv_bytes = kv_bytes(model, model.kv_type(), tokens, cache).saturating_mul(number / 4);
         let threads = capabilities.threads.saturating_mul(THREAD_BYTES);
-        let peak = peak_numbers(model, prompt_len, answer, (ask, cache), penalties)?;
-        let buffer_bytes = peak.saturating_mul(number).saturating_add(threads);
+        let peak = peak_numbers(model, prompt_len, answer, (ask, cache), penalties, full_logits)?;
+        let copies = copied_bytes(model, prompt_len, answer, ask, full_logits);
+        let buffer_bytes = peak.saturating_mul(number).saturating_add(threads).saturating_add(copies);
         Ok(MemoryEstimate { kv_bytes: kv_bytes as u64, buffer_bytes: buffer_bytes as u64 })
     }
 
     fn total(&self) -> u64 {
         self.kv_bytes.saturating_add(self.buffer_bytes)
     }
+}
+
+/// Bytes of the copies of a step's logits outside the backend: of a sampler that looks at them as they come and at
+/// their places, of those who look at raw logits in f64 with those of open positions.
+fn copied_bytes(model: &Model, prompt_len: usize, answer: usize, ask: Ask, full_logits: bool) -> usize {
+    let one = if ask.logits { 2 * size_of::<f32>() } else { 0 };
+    let one = one + if full_logits { 2 * size_of::<f64>() } else { 0 };
+    let rows = model.shape().canvases(prompt_len, answer).largest();
+    rows.saturating_mul(model.shape().vocab_len).saturating_mul(one)
 }
 
 /// Bytes of the cache of `tokens` tokens, those of sliding layers only as far as they are kept. Models that read whole
@@ -110,7 +122,8 @@ pub(super) fn check(
         return Ok(());
     }
     let ask = (request.sampler.create)(&request.params, request.profile).ask(0);
-    let need = MemoryEstimate::with(model, request.prompt.len(), answer, (ask, request.cache), penalties)?;
+    let (prompt_len, full) = (request.prompt.len(), request.full_logits);
+    let need = MemoryEstimate::with(model, prompt_len, answer, (ask, request.cache), penalties, full)?;
     let held = model.backend.seq_bytes(session.seq())? as u64;
     check_against(model, need, held, (tokens, request.cache), available_memory())
 }
@@ -139,12 +152,13 @@ fn peak_numbers(
     answer: usize,
     how: (Ask, BlockCache),
     penalties: &Penalties,
+    full_logits: bool,
 ) -> Result<usize, Error> {
     let peak = Arc::new(AtomicUsize::new(0));
     let capabilities = model.backend.capabilities();
     let sizer = Sizer { capabilities, peak: Arc::clone(&peak) };
     let backend = std::mem::replace(&mut model.backend, Box::new(sizer));
-    let built = build(model, prompt_len, answer, how, penalties);
+    let built = build(model, prompt_len, answer, how, penalties, &mut Raw(full_logits));
     model.backend = backend;
     built?;
     Ok(peak.load(Ordering::Relaxed))
@@ -156,6 +170,7 @@ fn build(
     answer: usize,
     (ask, cache): (Ask, BlockCache),
     penalties: &Penalties,
+    sink: &mut dyn TapSink,
 ) -> Result<(), Error> {
     let shape = model.shape();
     let canvases = shape.canvases(prompt_len, answer);
@@ -171,17 +186,26 @@ fn build(
     let several = canvases.count > 1;
     let rows = cached.min(chunk).max(if several { canvases.len } else { 0 });
     if rows > 0 {
-        prompt(model, seq, (&[], &vec![0; rows]), penalties, &mut ())?;
+        prompt(model, seq, (&[], &vec![0; rows]), penalties, sink)?;
     }
-    let (lead, len) = if several { (0, canvases.len) } else { (prompt_len - cached, canvases.first) };
+    let (lead, len) = (if several { 0 } else { prompt_len - cached }, canvases.largest());
     let (lead, ids, uniform) = (vec![0; lead], vec![0; len], vec![0.5; len]);
     let sampling = Some(Sampling { ask, uniform: &uniform });
     let penalties = Some(penalties);
     // The first step of a block is the largest.
     let block = (cache != BlockCache::None).then_some(BlockStep { cache, begin: 0, end: len, first: true });
     let pass = CanvasPass { lead: &lead, previous, sampling, penalties, block, ..CanvasPass::new(&ids) };
-    canvas_pass(model, &Session::new(seq), pass, &mut ())?;
+    canvas_pass(model, &Session::new(seq), pass, sink)?;
     Ok(())
+}
+
+/// Whether somebody looks at raw logits.
+struct Raw(bool);
+
+impl TapSink for Raw {
+    fn wants(&self, key: TapKey) -> bool {
+        self.0 && key.name == "logits"
+    }
 }
 
 /// Adds up what programs need.
@@ -257,6 +281,18 @@ mod tests {
         assert!(e.contains(&format!("{tokens} tokens")) && e.contains("0.00 GB is free"), "{e}");
         assert!(e.contains(&format!("--kv-type f16 ({f16:.2} GB)")) && e.contains("i8"), "{e}");
         check_against(&model, need, need.total(), (tokens, NONE), Some(0)).unwrap();
+        // Logits that leave the backend are copied there, and put to their places.
+        let logits = shape.canvas_len * shape.vocab_len;
+        let asks = [Ask { logits: true, worth: true, ..Ask::default() }, Ask::default()];
+        let copies = |ask, full| copied_bytes(&model, 10, 30, ask, full);
+        assert_eq!([copies(asks[0], false), copies(asks[1], false)], [8 * logits, 0]);
+        assert_eq!([copies(asks[0], true), copies(asks[1], true)], [24 * logits, 16 * logits]);
+        let penalties = Penalties::default();
+        let mut with = |full| {
+            MemoryEstimate::with(&mut model, 10, 30, (Ask::default(), NONE), &penalties, full).unwrap()
+        };
+        let more = with(true).buffer_bytes - with(false).buffer_bytes;
+        assert!(more > 16 * logits as u64, "{more}: the copies, and the raw logits themselves");
         // The backend that computes is back.
         let session = model.session().unwrap();
         let ids = vec![0; shape.canvas_len];

@@ -12,6 +12,7 @@ mod penalties;
 mod session;
 
 pub use cache::{BlockCache, BlockStep};
+pub(crate) use check::commands;
 pub use draws::{Draws, Philox, first_canvas};
 pub use generate::{
     CanvasReport, DEFAULT_MAX_TOKENS, Digests, Event, Finish, Generation, Request, StepEvent, Timings,

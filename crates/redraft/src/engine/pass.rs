@@ -1,10 +1,12 @@
 //! One forward pass: builds the program, runs it, reads the results.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use redraft_compute::op::{Distribution, Factor, Logits, Penalty, STATS};
 use redraft_compute::{
-    ComputeError, InputData, Kind, KvType, Observer, Program, ProgramBuilder, SeqId, Slot, TapData, TapKey,
+    ComputeError, InputData, KeptId, Kind, KvType, Observer, Program, ProgramBuilder, SeqId, TapData, TapKey,
     Val,
 };
 
@@ -17,13 +19,13 @@ use crate::{Error, Model};
 
 /// What stays in the backend from one step to the next: the final hidden states, and the statistics of the logits that
 /// the head makes of them. The logits themselves are computed again where they are needed.
-const HIDDEN: Slot = Slot(0);
-const STATISTICS: Slot = Slot(1);
-const TILES: Slot = Slot(2);
+const HIDDEN: KeptId = KeptId(0);
+const STATISTICS: KeptId = KeptId(1);
+const TILES: KeptId = KeptId(2);
 /// Logits that penalties weigh on, which the head alone does not give again.
-const LOGITS: Slot = Slot(4);
+const LOGITS: KeptId = KeptId(4);
 /// The logits without the prompt, for those with it to be guided by.
-const UNGUIDED: Slot = Slot(3);
+const UNGUIDED: KeptId = KeptId(3);
 
 /// Looks at taps while a pass runs, and may ask it to stop.
 pub trait TapSink {
@@ -38,9 +40,9 @@ pub trait TapSink {
     /// A wanted tap.
     fn tap(&mut self, _key: TapKey, _val: Val, _data: TapData<'_>) {}
 
-    /// Asked between ops; `true` ends the pass with [`Error::Interrupted`].
-    fn interrupted(&self) -> bool {
-        false
+    /// A flag that ends the pass with [`Error::Interrupted`] once somebody sets it.
+    fn interrupt(&self) -> Option<Arc<AtomicBool>> {
+        None
     }
 
     /// Whether [`timed`](Self::timed) should be called.
@@ -84,6 +86,8 @@ pub struct CanvasPass<'a> {
     pub open: Option<&'a [bool]>,
     /// The previous prediction.
     pub previous: Previous<'a>,
+    /// Whether the next pass is told of this prediction ([`Previous::Kept`]), in models that are told of any.
+    pub keep: bool,
     /// How to sample; without it only taps are computed, the logits of each row as it comes out of the model.
     pub sampling: Option<Sampling<'a>>,
     /// What weighs on the logits that are sampled from; nothing where there is none.
@@ -104,6 +108,7 @@ impl<'a> CanvasPass<'a> {
             tail: &[],
             open: None,
             previous: Previous::None,
+            keep: true,
             sampling: None,
             penalties: None,
             decided: &[],
@@ -245,8 +250,8 @@ impl Observer for Watch<'_> {
         }
     }
 
-    fn interrupted(&self) -> bool {
-        self.sink.interrupted()
+    fn interrupt(&self) -> Option<Arc<AtomicBool>> {
+        self.sink.interrupt()
     }
 
     fn times_ops(&self) -> bool {
@@ -417,8 +422,8 @@ pub(super) fn check_guidance(model: &Model) -> Result<(), Error> {
 struct Unwatched<'a>(&'a dyn TapSink);
 
 impl TapSink for Unwatched<'_> {
-    fn interrupted(&self) -> bool {
-        self.0.interrupted()
+    fn interrupt(&self) -> Option<Arc<AtomicBool>> {
+        self.0.interrupt()
     }
 }
 
@@ -489,9 +494,9 @@ fn one_pass(
         _ => model.arch.canvas(&mut b, v, previous)?,
     }; // [T, d_model]
 
-    // The rows whose logits are wanted, R of them: what is not asked for costs a product with the vocabulary. A model that is
-    // told of its previous prediction is told of that of all positions.
-    let told = pass.sampling.is_some() && model.shape().self_conditioning;
+    // The rows whose logits are wanted, R of them: what is not asked for costs a product with the vocabulary. A model
+    // that will be told of this prediction is told of that of all positions.
+    let told = pass.sampling.is_some() && pass.keep && model.shape().self_conditioning;
     let open = |i: usize| told || pass.open.is_none_or(|open| open[i]);
     let positions: Vec<usize> = (0..pass.ids.len()).filter(|&i| open(i)).collect();
     // The first position of a sequence has no row before it and keeps its own.
@@ -546,7 +551,9 @@ fn one_pass(
                         (Some(raw), Some(penalty)) => {
                             let scaled = b.scale(raw, Factor::Const(scale))?;
                             let x = b.penalize(scaled, penalty)?;
-                            b.keep(0, x, LOGITS);
+                            if told {
+                                b.keep(0, x, LOGITS);
+                            }
                             b.logits(x, None, 1.0)
                         }
                         // The same bits either way.

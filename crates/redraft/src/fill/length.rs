@@ -24,6 +24,13 @@ use crate::{Error, Model};
 /// Tokens after a gap by which a length is judged, at most.
 const JUDGES: usize = 4;
 
+/// Lengths between two others that are tried at once at most.
+const ROUND: usize = 16;
+
+/// Lengths that are tried for a gap at most, whatever its longest is: those of the grid, and a few rounds around the
+/// best.
+pub const MAX_TRIED: usize = 150;
+
 /// Steps of a canvas at most while a length is tried.
 const STEPS: f64 = 2.0;
 
@@ -82,15 +89,12 @@ pub fn find_lengths(
     let mut trial = Trial { model, session, fill, draws, found: Vec::new() };
     let mut all = Vec::new();
     for (i, gap) in template.gaps().enumerate() {
-        let free_end = i + 1 == template.gaps().count() && template.ends_free();
+        let free_end = i + 1 == template.n_gaps() && template.ends_free();
         let (len, tried) = match gap.len {
             None if !free_end => {
-                let tried = trial.lengths(trying)?;
-                let best = tried.iter().fold(None, |best: Option<Tried>, &t| match best {
-                    Some(b) if (b.score, t.len) >= (t.score, b.len) => Some(b),
-                    _ => Some(t),
-                });
-                (best.map(|b| b.len), tried)
+                let mut tried = search(fill.gap_max.max(1), &mut |len| trial.score(len), trying)?;
+                tried.sort_by_key(|t| t.len);
+                (best(&tried).map(|b| b.len), tried)
             }
             len => (len, Vec::new()),
         };
@@ -104,6 +108,8 @@ pub fn find_lengths(
 fn quick_params(base: &Request) -> Vec<(String, f64)> {
     let quick = |(name, x): (&str, f64)| match name {
         "steps" if x == 0.0 || x > STEPS => (name.to_string(), STEPS),
+        // No gap whose length is looked for ends an answer, and most are shorter.
+        "min_tokens" => (name.to_string(), 0.0),
         _ => (name.to_string(), x),
     };
     base.params.iter().map(quick).collect()
@@ -118,44 +124,54 @@ struct Trial<'a> {
     found: Vec<Option<usize>>,
 }
 
-impl Trial<'_> {
-    /// Those of a grid, and those around the best of them.
-    fn lengths(
-        &mut self,
-        trying: &mut dyn FnMut(usize, usize) -> ControlFlow<()>,
-    ) -> Result<Vec<Tried>, Error> {
-        let grid = grid(self.fill.gap_max.max(1));
-        let mut tried: Vec<Tried> = Vec::new();
-        let mut todo = grid.clone();
-        let mut refined = false;
-        while let Some(&len) = todo.get(tried.len()) {
-            if trying(tried.len(), todo.len()).is_break() {
-                return Err(Error::Interrupted);
-            }
-            match self.score(len) {
-                Ok(score) => tried.push(Tried { len, score }),
-                // Longer ones do not fit either.
-                Err(Error::ContextOverflow { .. }) if !tried.is_empty() => todo.truncate(tried.len()),
-                Err(e) => return Err(e),
-            }
-            if tried.len() == todo.len() && !refined {
-                refined = true;
-                let best = tried.iter().fold(tried[0], |b, &t| if t.score > b.score { t } else { b }).len;
-                let below = grid.iter().rev().find(|&&l| l < best).map_or(1, |l| l + 1);
-                let above = tried.iter().map(|t| t.len).find(|&l| l > best).unwrap_or(best + 1);
-                todo.extend((below..above).filter(|&l| l != best));
-            }
-        }
-        tried.sort_by_key(|t| t.len);
-        Ok(tried)
-    }
+/// The best of some lengths, the shorter among equals.
+fn best(tried: &[Tried]) -> Option<Tried> {
+    tried.iter().copied().reduce(|best, t| if (best.score, t.len) >= (t.score, best.len) { best } else { t })
+}
 
+/// Lengths around the best one that was tried: all of those up to the next ones that were, or [`ROUND`] of them evenly.
+fn around(tried: &[Tried]) -> Vec<usize> {
+    let Some(Tried { len: best, .. }) = best(tried) else { return Vec::new() };
+    let lengths = || tried.iter().map(|t| t.len);
+    let below = lengths().filter(|&l| l < best).max().unwrap_or(0);
+    let above = lengths().filter(|&l| l > best).min().unwrap_or(best + 1);
+    let between: Vec<usize> = (below + 1..above).filter(|&l| l != best).collect();
+    let step = between.len().div_ceil(ROUND).max(1);
+    between.into_iter().skip(step / 2).step_by(step).collect()
+}
+
+/// Tries the lengths of a grid up to `max`, then those around the best one until its neighbours were tried.
+fn search(
+    max: usize,
+    score: &mut dyn FnMut(usize) -> Result<f64, Error>,
+    trying: &mut dyn FnMut(usize, usize) -> ControlFlow<()>,
+) -> Result<Vec<Tried>, Error> {
+    let mut tried: Vec<Tried> = Vec::new();
+    let mut todo = grid(max);
+    while let Some(&len) = todo.get(tried.len()) {
+        if trying(tried.len(), todo.len()).is_break() {
+            return Err(Error::Interrupted);
+        }
+        match score(len) {
+            Ok(score) => tried.push(Tried { len, score }),
+            // Longer ones do not fit either.
+            Err(Error::ContextOverflow { .. }) if !tried.is_empty() => todo.truncate(tried.len()),
+            Err(e) => return Err(e),
+        }
+        if tried.len() == todo.len() {
+            todo.extend(around(&tried));
+        }
+    }
+    Ok(tried)
+}
+
+impl Trial<'_> {
     /// The score of a length.
     fn score(&mut self, len: usize) -> Result<f64, Error> {
         let (gap, found) = (self.found.len(), &self.found);
         let part = self.fill.template.up_to(gap);
         let lengths: Vec<Option<usize>> = found.iter().copied().chain([Some(len)]).collect();
-        let end = self.fill.end.filter(|_| gap + 1 == self.fill.template.gaps().count());
+        let end = self.fill.end.filter(|_| gap + 1 == self.fill.template.n_gaps());
         let request = part.request(self.fill.base, &lengths, end);
         let go_on = &mut |_: &Event<'_>| ControlFlow::Continue(());
         let filled = generate(self.model, self.session, &request, self.draws, go_on)?.ids;
@@ -232,6 +248,7 @@ fn log_probability(row: &[f64], id: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fill::MAX_GAP;
 
     #[test]
     fn the_grid_is_finer_for_short_lengths() {
@@ -239,6 +256,24 @@ mod tests {
         assert_eq!(grid(9), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
         assert_eq!(grid(32), [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32]);
         assert!(grid(65_536).len() < 70);
+    }
+
+    /// The lengths that are tried where the score falls with the distance from `right`.
+    fn tried(max: usize, right: usize) -> Vec<Tried> {
+        let score = &mut |len: usize| Ok(-(len.abs_diff(right) as f64));
+        search(max, score, &mut |_, _| ControlFlow::Continue(())).unwrap()
+    }
+
+    #[test]
+    fn long_lengths_are_found_in_few_tries() {
+        for right in [1, 7, 99, 1000, 40_001, 50_000, 60_123, MAX_GAP] {
+            let tried = tried(MAX_GAP, right);
+            assert_eq!(best(&tried).unwrap().len, right);
+            assert!(tried.len() <= MAX_TRIED, "{} for {right}", tried.len());
+        }
+        // Up to 64 no length around the best of the grid is left out: 40 and 48 are equal, and the shorter one wins.
+        let around: Vec<usize> = tried(64, 44).iter().map(|t| t.len).skip(grid(64).len()).collect();
+        assert_eq!(around, (33..48).filter(|&l| l != 40).collect::<Vec<_>>());
     }
 
     #[test]

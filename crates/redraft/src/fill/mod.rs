@@ -13,7 +13,7 @@ mod text;
 
 use std::ops::ControlFlow;
 
-pub use self::length::{Lengths, Tried, find_lengths};
+pub use self::length::{Lengths, MAX_TRIED, Tried, find_lengths};
 pub use self::template::{Filled, FilledGap, Gap, Template};
 pub use self::text::{FillError, MAX_GAP, Segment, parse, print};
 

@@ -127,6 +127,11 @@ impl Template {
         self.gaps.iter().map(|(gap, ..)| *gap)
     }
 
+    /// How many gaps there are.
+    pub fn n_gaps(&self) -> usize {
+        self.gaps.len()
+    }
+
     /// Tokens of all given text after the first gap.
     pub fn n_fixed(&self) -> usize {
         self.gaps.iter().map(|(_, _, ids)| ids.len()).sum()
@@ -191,7 +196,9 @@ impl Template {
             text.push_str(&own);
             text.push_str(after);
             let last = end.saturating_sub(1);
-            let seen_until = windows.iter().find(|w| (w.start..w.end()).contains(&last));
+            // They ascend.
+            let seen_until =
+                windows.get(windows.partition_point(|w| w.end() <= last)).filter(|w| w.start <= last);
             let n_seen = seen_until.map_or(0, |w| (w.start + w.len).saturating_sub(end).min(fixed.len()));
             gaps.push(FilledGap {
                 ids,

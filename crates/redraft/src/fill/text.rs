@@ -97,11 +97,11 @@ pub fn parse(text: &str) -> Result<Vec<Segment>, FillError> {
         literal.extend(std::iter::repeat_n('[', brackets - 2));
         let opens = at + slashes + brackets - 2;
         let body = &text[opens + 2..];
-        let end = body.find("]]").ok_or(FillError::Unclosed { at: place(opens) })?;
+        let end = body.find("]]").ok_or_else(|| FillError::Unclosed { at: place(opens) })?;
         if !literal.is_empty() {
             segments.push(Segment::Text(std::mem::take(&mut literal)));
         }
-        segments.push(Segment::Gap(length(&body[..end], place(opens))?));
+        segments.push(Segment::Gap(length(&body[..end], || place(opens))?));
         at = opens + 2 + end + 2;
     }
     if !literal.is_empty() {
@@ -114,7 +114,8 @@ pub fn parse(text: &str) -> Result<Vec<Segment>, FillError> {
     Ok(segments)
 }
 
-fn length(body: &str, at: usize) -> Result<Option<usize>, FillError> {
+/// `at` says the place of its gap, which takes a look at all text before it.
+fn length(body: &str, at: impl Fn() -> usize) -> Result<Option<usize>, FillError> {
     let digits = |body: &str| !body.is_empty() && body.bytes().all(|b| b.is_ascii_digit());
     match body.trim() {
         "" | "..." | "…" => Ok(None),
@@ -123,7 +124,7 @@ fn length(body: &str, at: usize) -> Result<Option<usize>, FillError> {
             if found.len() < n.len() {
                 found.push('…');
             }
-            FillError::Length { at, found }
+            FillError::Length { at: at(), found }
         }),
     }
 }
@@ -239,6 +240,14 @@ mod tests {
         }
         assert!(error("a[[3]] [[]] \n[[5]]").starts_with("gap 2 is of any length and gap 3 follows"));
         assert!(parse("[[3]] [[3]] [[]]").is_ok());
+    }
+
+    /// The place of a gap is looked for in all text before it, which nobody does for gaps that are right.
+    #[test]
+    fn many_gaps_take_no_longer_each() {
+        let n = 1_000_000;
+        let segments = parse(&"é[[1]]".repeat(n)).unwrap();
+        assert!(segments.len() == 2 * n && segments[2 * n - 1] == gap(1));
     }
 
     proptest! {

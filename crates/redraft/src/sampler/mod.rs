@@ -310,6 +310,11 @@ pub fn sampler(name: &str) -> Result<&'static SamplerSpec, Error> {
 }
 
 impl SamplerSpec {
+    /// Whether it deletes and inserts positions, so that tokens do not stay at their places.
+    pub fn moves(&self) -> bool {
+        self.params.iter().any(|p| p.name == "delete_token")
+    }
+
     /// Built-in defaults, then the file's keys, then `overrides`; each checked against its range.
     ///
     /// # Errors

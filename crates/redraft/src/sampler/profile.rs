@@ -115,10 +115,10 @@ impl Profile {
         if self.reseeds { 0 } else { canvas }
     }
 
-    /// Where an answer ends in a canvas: at the first end token, or where a repetition starts before it. The
-    /// second value says that it is a repetition.
-    pub fn end_of(&self, canvas: &[u32], end_ids: &[u32]) -> Option<(usize, bool)> {
-        let end = canvas.iter().position(|id| end_ids.contains(id));
+    /// Where an answer ends in a canvas: at the first end token, or where a repetition starts before it; neither at the
+    /// first `least` positions, where no answer may end. The second value says that it is a repetition.
+    pub fn end_of(&self, canvas: &[u32], end_ids: &[u32], least: usize) -> Option<(usize, bool)> {
+        let end = (least..canvas.len()).find(|&at| end_ids.contains(&canvas[at]));
         if !self.trims_repetition {
             return end.map(|at| (at, false));
         }
@@ -128,7 +128,7 @@ impl Profile {
             let run = canvas[from..].iter().step_by(stride);
             run.take_while(|&&id| id == canvas[from]).count() > REPEATS
         };
-        let starts = (0..before).find(|&from| repeats(from, 1) || repeats(from, 2));
+        let starts = (least..before).find(|&from| repeats(from, 1) || repeats(from, 2));
         starts.map(|at| (at, true)).or(end.map(|at| (at, false)))
     }
 }
@@ -152,19 +152,28 @@ mod tests {
     fn repetitions_end_answers_in_one_profile() {
         let (hf, cpp) = (&PROFILES[0], &PROFILES[2]);
         let seven = [1, 2, 5, 5, 5, 5, 5, 5, 5, 3, 9, 4];
-        assert_eq!(hf.end_of(&seven, &[9]), Some((10, false)));
-        assert_eq!(cpp.end_of(&seven, &[9]), Some((2, true)), "seven in a row repeat six times");
+        assert_eq!(hf.end_of(&seven, &[9], 0), Some((10, false)));
+        assert_eq!(cpp.end_of(&seven, &[9], 0), Some((2, true)), "seven in a row repeat six times");
         let six = [1, 2, 5, 5, 5, 5, 5, 5, 8, 3, 9, 4];
-        assert_eq!(cpp.end_of(&six, &[9]), Some((10, false)));
+        assert_eq!(cpp.end_of(&six, &[9], 0), Some((10, false)));
         // Every other token: 5 at 1, 3, …, 13.
         let other = [0, 5, 1, 5, 2, 5, 3, 5, 4, 5, 6, 5, 7, 5];
-        assert_eq!(cpp.end_of(&other, &[9]), Some((1, true)));
-        assert_eq!(hf.end_of(&other, &[9]), None);
+        assert_eq!(cpp.end_of(&other, &[9], 0), Some((1, true)));
+        assert_eq!(hf.end_of(&other, &[9], 0), None);
         // The run starts right before the end token, which is too late.
         let late = [1, 5, 9, 5, 9, 5, 9, 5, 9, 5, 9, 5, 9, 5];
-        assert_eq!(cpp.end_of(&late, &[9]), Some((2, false)));
-        assert_eq!(cpp.end_of(&[9; 16], &[9]), Some((0, false)), "all end tokens");
-        assert_eq!(cpp.end_of(&[], &[9]), None);
+        assert_eq!(cpp.end_of(&late, &[9], 0), Some((2, false)));
+        assert_eq!(cpp.end_of(&[9; 16], &[9], 0), Some((0, false)), "all end tokens");
+        assert_eq!(cpp.end_of(&[], &[9], 0), None);
+        // An answer of three tokens at least repeats from its fourth on; of four not often enough, and goes on to
+        // its end.
+        let eight = [1, 2, 5, 5, 5, 5, 5, 5, 5, 5, 3, 9];
+        assert_eq!(
+            [2, 3, 4].map(|least| cpp.end_of(&eight, &[9], least)),
+            [Some((2, true)), Some((3, true)), Some((11, false))]
+        );
+        assert_eq!(hf.end_of(&[9, 1, 9], &[9], 1), Some((2, false)));
+        assert_eq!(cpp.end_of(&eight, &[9], 99), None);
     }
 
     #[test]

@@ -17,8 +17,8 @@ use crate::sampler::{PROFILES, ParamSpec, Profile, SamplerSpec, profile, sampler
 use crate::{Error, Model};
 
 /// Takes every input from `golden` (prompt, chunks, canvas, `sc_logits`; or a recorded trajectory with its
-/// draws), runs the model, and returns the results under the golden's names. Inputs are not copied. Stops between
-/// ops when `interrupt` is set.
+/// draws), runs the model, and returns the results under the golden's names. Inputs are not copied. Stops
+/// when `interrupt` is set.
 ///
 /// # Errors
 /// [`Error::Golden`] naming the tensor or setting that is missing or does not fit the model; those of the
@@ -126,14 +126,6 @@ fn passes<F: Fn(&str, TapKey) -> bool>(
     Ok(())
 }
 
-/// The metadata `config` of a recorded trajectory.
-struct Config {
-    /// Parameters of the sampler.
-    parameters: Vec<(String, f64)>,
-    end_ids: Vec<u32>,
-    ban: Vec<u32>,
-}
-
 /// The name of a parameter of a sampler in the metadata `config`, which other programs know.
 pub fn golden_name(parameter: &str) -> &str {
     match parameter {
@@ -144,37 +136,60 @@ pub fn golden_name(parameter: &str) -> &str {
     }
 }
 
-/// Reads it.
-fn config(golden: &TraceFile, spec: &SamplerSpec) -> Result<Config, Error> {
-    let text =
-        golden.metadata.get("config").ok_or_else(|| golden.wrong("metadata `config` is missing".into()))?;
-    let wrong = |e: String| golden.wrong(format!("metadata `config`: {e}"));
-    let c: serde_json::Map<String, Value> = serde_json::from_str(text).map_err(|e| wrong(e.to_string()))?;
-    let number = |p: &ParamSpec| {
-        let name = golden_name(p.name);
-        let found = c.get(name).map_or(unsaid(p.name), Value::as_f64);
-        found.map(|x| (p.name.to_string(), x)).ok_or_else(|| wrong(format!("{name}: expected a number")))
-    };
-    let parameters = spec.params.iter().map(number).collect::<Result<_, _>>()?;
-    Ok(Config { parameters, end_ids: ends(golden)?, ban: banned(golden)? })
+/// The metadata `config` of a recorded trajectory: how it was made.
+pub(super) struct Config<'a> {
+    golden: &'a TraceFile,
+    settings: serde_json::Map<String, Value>,
 }
 
-/// Ids that were never drawn, in the metadata `config`; none where it does not say.
-pub(super) fn banned(golden: &TraceFile) -> Result<Vec<u32>, Error> {
-    setting(golden, "ban")
-}
+impl Config<'_> {
+    /// That of a recording.
+    pub(super) fn of(golden: &TraceFile) -> Result<Config<'_>, Error> {
+        let Some(text) = golden.metadata.get("config") else {
+            return Err(golden.wrong("metadata `config` is missing".into()));
+        };
+        match serde_json::from_str(text) {
+            Ok(settings) => Ok(Config { golden, settings }),
+            Err(e) => Err(golden.wrong(format!("metadata `config`: {e}"))),
+        }
+    }
 
-/// Ids that end an answer, in the metadata `config`; none where it does not say.
-pub(super) fn ends(golden: &TraceFile) -> Result<Vec<u32>, Error> {
-    setting(golden, "eos").map(Eos::ids)
-}
+    /// What is wrong with it.
+    pub(super) fn wrong(&self, problem: String) -> Error {
+        self.golden.wrong(format!("metadata `config`: {problem}"))
+    }
 
-/// A setting of the metadata `config`, or its default.
-fn setting<T: serde::de::DeserializeOwned + Default>(golden: &TraceFile, name: &str) -> Result<T, Error> {
-    let wrong = |e: serde_json::Error| golden.wrong(format!("metadata `config`: {name}: {e}"));
-    let text = golden.metadata.get("config").map_or("{}", String::as_str);
-    let mut c: serde_json::Map<String, Value> = serde_json::from_str(text).map_err(wrong)?;
-    c.remove(name).map_or(Ok(T::default()), |value| serde_json::from_value(value).map_err(wrong))
+    /// A setting, if there is one.
+    pub(super) fn get(&self, name: &str) -> Option<&Value> {
+        self.settings.get(name)
+    }
+
+    /// The parameters of a sampler.
+    fn parameters(&self, spec: &SamplerSpec) -> Result<Vec<(String, f64)>, Error> {
+        let number = |p: &ParamSpec| {
+            let name = golden_name(p.name);
+            let found = self.get(name).map_or(unsaid(p.name), Value::as_f64);
+            let found = found.ok_or_else(|| self.wrong(format!("{name}: expected a number")));
+            found.map(|x| (p.name.to_string(), x))
+        };
+        spec.params.iter().map(number).collect()
+    }
+
+    /// Ids that were never drawn; none where it does not say.
+    pub(super) fn banned(&self) -> Result<Vec<u32>, Error> {
+        self.setting("ban")
+    }
+
+    /// Ids that end an answer; none where it does not say.
+    pub(super) fn ends(&self) -> Result<Vec<u32>, Error> {
+        self.setting("eos").map(Eos::ids)
+    }
+
+    /// A setting, or its default.
+    fn setting<T: serde::de::DeserializeOwned + Default>(&self, name: &str) -> Result<T, Error> {
+        let value = self.get(name).map_or_else(|| Ok(T::default()), T::deserialize);
+        value.map_err(|e| self.wrong(format!("{name}: {e}")))
+    }
 }
 
 /// End ids, as recordings of different origin write them.
@@ -291,7 +306,8 @@ fn trajectory(
         Some(name) => sampler(name)?,
         None => model.sampler()?,
     };
-    let Config { parameters, end_ids, ban } = config(golden, spec)?;
+    let config = Config::of(golden)?;
+    let parameters = config.parameters(spec)?;
     let draws = recorded(model, golden)?;
     let n_canvases = draws.first.len() - 1;
     let prompt = golden.ids("prompt_ids")?;
@@ -310,8 +326,8 @@ fn trajectory(
         params: spec.params(model.gguf().metadata(), &parameters)?,
         profile: profile_of(golden)?,
         sampler: spec,
-        end_ids,
-        ban,
+        end_ids: config.ends()?,
+        ban: config.banned()?,
         self_conditioning: self_conditioning_of(golden)?,
         given: Given::default(),
         cache: cache_of(golden)?,

@@ -1,7 +1,7 @@
 //! Recorders: taps of passes, and the steps of a generation.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use redraft_compute::{Op, Program, TapData, TapKey, Val};
 
@@ -57,7 +57,7 @@ pub struct PassRecorder<F> {
     pub masks: Vec<(usize, usize)>,
     /// Names of taps in the file where they are others, each with the tap's own.
     pub names: &'static [(&'static str, &'static str)],
-    /// Set from elsewhere to stop between ops.
+    /// Set from elsewhere to stop, inside a pass too.
     pub interrupt: Option<Arc<AtomicBool>>,
 }
 
@@ -125,8 +125,8 @@ impl<F: Fn(&str, TapKey) -> bool> TapSink for PassRecorder<F> {
         self.file.insert(name, vec![val.rows(), val.cols()], data);
     }
 
-    fn interrupted(&self) -> bool {
-        self.interrupt.as_ref().is_some_and(|i| i.load(Ordering::Relaxed))
+    fn interrupt(&self) -> Option<Arc<AtomicBool>> {
+        self.interrupt.clone()
     }
 }
 

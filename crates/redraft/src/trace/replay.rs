@@ -76,6 +76,8 @@ fn commit_of(file: &TraceFile) -> Result<(&'static Profile, Commit), Error> {
 struct Config {
     #[serde(default)]
     eos: Eos,
+    #[serde(default)]
+    min_tokens: f64,
 }
 
 impl Recording {
@@ -168,17 +170,18 @@ impl Recording {
             });
         }
         let config: Option<Config> = file.metadata.get("config").and_then(|c| serde_json::from_str(c).ok());
-        let mut end_ids = config.map_or_else(Vec::new, |c| c.eos.ids());
+        let (eos, least) = config.map_or((Eos::None, 0.0), |c| (c.eos, c.min_tokens));
+        let mut end_ids = eos.ids();
         end_ids.sort_unstable();
         end_ids.dedup();
         let max_tokens = file.metadata.get("max_tokens").and_then(|n| n.parse().ok());
         let mut recording = Recording { steps, end_ids, max_tokens, answer: Vec::new() };
-        recording.commit(commit_of(file)?);
+        recording.commit(commit_of(file)?, least as usize);
         Ok(recording)
     }
 
-    /// Puts the answer together, as the engine did.
-    fn commit(&mut self, (profile, commit): (&Profile, Commit)) {
+    /// Puts the answer together, as the engine did. It has `least` tokens at least.
+    fn commit(&mut self, (profile, commit): (&Profile, Commit), least: usize) {
         let mut ended = false;
         let mut answered = 0;
         for i in 0..self.steps.len() {
@@ -192,7 +195,7 @@ impl Recording {
                 Commit::Argmax => &step.result.argmax,
                 Commit::Canvas => &step.decision.canvas,
             };
-            let end = profile.end_of(ids, &self.end_ids).map(|(at, _)| at);
+            let end = profile.end_of(ids, &self.end_ids, least.saturating_sub(answered)).map(|(at, _)| at);
             ended = end.is_some();
             let room = self.max_tokens.unwrap_or(usize::MAX) - answered;
             self.answer.extend(&ids[..end.unwrap_or(ids.len()).min(room)]);
@@ -284,6 +287,13 @@ mod tests {
         assert_eq!(answer(&[], &done).unwrap().0, [13, 14, 15, 16]);
         assert_eq!(answer(&[("max_tokens", "3")], &done).unwrap(), (vec![13, 14, 15], 1));
         assert_eq!(answer(&[("max_tokens", "1")], &done).unwrap(), (vec![13], 0));
+        let config = |config| answer(&[("config", config)], &done).unwrap().0;
+        assert_eq!(config(r#"{"eos": 14}"#), [13]);
+        assert_eq!(
+            config(r#"{"eos": 14, "min_tokens": 2}"#),
+            [13, 14, 15, 16],
+            "an end that comes too early is none"
+        );
         assert_eq!(answer(&[("profile", "jax")], &done).unwrap().0, [7, 8, 9, 10], "the canvas is committed");
         assert!(answer(&[("profile", "odd")], &same).unwrap_err().to_string().contains("hf, jax, llamacpp"));
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use serde_json::Value;
 
-use super::like::{banned, cache_of, ends};
+use super::like::{Config, cache_of};
 use super::{Elements, PassRecorder, TraceFile};
 use crate::arch::{Noise, Reading};
 use crate::engine::{
@@ -62,12 +62,10 @@ struct Settings {
     counts_masked: bool,
 }
 
-fn settings(model: &Model, golden: &TraceFile, prompt_len: usize) -> Result<Settings, Error> {
-    let wrong = |e: String| golden.wrong(format!("metadata `config`: {e}"));
-    let text = golden.metadata.get("config").ok_or_else(|| wrong("missing".into()))?;
-    let c: serde_json::Map<String, Value> = serde_json::from_str(text).map_err(|e| wrong(e.to_string()))?;
-    let name = |key: &str| c.get(key).and_then(Value::as_str).map(|s| s.replace('_', "-"));
-    let opt = |key: &str| c.get(key).and_then(Value::as_f64);
+fn settings(model: &Model, config: &Config<'_>, prompt_len: usize) -> Result<Settings, Error> {
+    let wrong = |e: String| config.wrong(e);
+    let name = |key: &str| config.get(key).and_then(Value::as_str).map(|s| s.replace('_', "-"));
+    let opt = |key: &str| config.get(key).and_then(Value::as_f64);
     let need = |key: &str| opt(key).ok_or_else(|| wrong(format!("{key}: expected a number")));
     let size = |key: &str| -> Result<usize, Error> {
         let x = need(key)?;
@@ -205,8 +203,9 @@ pub(super) fn trajectory(
 ) -> Result<TraceFile, Error> {
     refuse_causal(model, golden)?;
     let prompt = golden.ids("prompt_ids")?;
+    let config = Config::of(golden)?;
     let Settings { sampler, parameters, sequence_len, counts_masked } =
-        settings(model, golden, prompt.len())?;
+        settings(model, &config, prompt.len())?;
     let Noise::Mask(mask) = model.shape().noise else {
         return Err(golden.wrong(format!("{} has no mask token", model.arch().name)));
     };
@@ -238,8 +237,8 @@ pub(super) fn trajectory(
         sampler,
         params,
         profile: &PROFILES[0],
-        end_ids: ends(golden)?,
-        ban: banned(golden)?,
+        end_ids: config.ends()?,
+        ban: config.banned()?,
         self_conditioning: false,
         given: Given::default(),
         cache: cache_of(golden)?,

@@ -20,7 +20,8 @@ use self::command::Command;
 use self::conversation::{About, Answer, Conversation, Turn};
 use self::input::{Input, Typed};
 use crate::answer::{Report, View, parameters, show, show_beside, warnings};
-use crate::args::generate::{CtxOverflow, GenerateArgs, Seed};
+use crate::args::Given;
+use crate::args::generate::{CtxOverflow, GenerateArgs, Seed, Task};
 use crate::args::live::LiveArgs;
 use crate::args::model::ModelArgs;
 use crate::args::prompt::{Prompter, TemplateArgs, Think};
@@ -43,6 +44,10 @@ use crate::{interrupt, model};
     printf 'What is 7 + 8?\\nSort 4, 1, 3.\\n' | redraft chat --json | jq .text\n  \
     printf 'Hello\\n/save hello.json\\n' | redraft chat --commands")]
 pub(crate) struct Args {
+    // First, since the others take what they read.
+    #[command(flatten)]
+    given: Given,
+
     #[command(flatten)]
     template: TemplateArgs,
 
@@ -67,15 +72,20 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
+    let view = args.live.view(out)?;
+    args.generate.warn_of_hidden_digests(false, out);
     let mut input = Input::new(args.history.as_deref(), out.json)?;
     let editor = matches!(input, Input::Editor(_));
+    if !editor && args.given.first_of(&["history"]).is_some() {
+        bail!("--history keeps lines that are typed on a terminal, and this is none");
+    }
     let person = editor || matches!(input, Input::Lines { prompt: true });
     let stop = if person { interrupt::patient_flag()? } else { interrupt::flag()? };
     let Loaded { mut model, load } = model::open(&args.model, Precision::F32, &stop, out)?;
-    args.generate.left_out(&model, true).iter().for_each(|note| out.note(note));
+    args.generate.left_out(&model, Task::Conversation).iter().for_each(|note| out.note(note));
     let parse = args.generate.explicit_profile(&model).is_some();
     let prompter = args.template.prompter(&model, parse)?;
-    prompter.warning.iter().for_each(|w| out.warn(w));
+    prompter.warnings.iter().for_each(|w| out.warn(w));
     let session = model.session()?;
     let seed = args.generate.seed.number();
     out.note(&format!("seed {seed}"));
@@ -94,7 +104,7 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
         think: args.template.think,
         generate: args.generate.clone(),
         seed,
-        view: args.live.view(out),
+        view,
         stop,
         conversation: Conversation { system: args.template.system.clone(), ..Conversation::default() },
         initial: String::new(),
@@ -289,12 +299,13 @@ impl Chat {
     fn set(&mut self, change: Option<(String, String)>) -> anyhow::Result<()> {
         let only = match change {
             Some((name, value)) => {
-                self.generate.sampler.set(&self.model, &name, &value)?;
+                let used = self.generate.used(&self.model, Task::Conversation);
+                self.generate.sampler.set(used, &name, &value)?;
                 Some(name)
             }
             None => None,
         };
-        let (sampler, params) = self.generate.sampler.resolve(&self.model)?;
+        let (sampler, params) = self.generate.sampling(&self.model, Task::Conversation)?;
         for p in sampler.params {
             if only.as_ref().is_none_or(|name| name == p.name || name == p.flag) {
                 self.say(&format!("{} {} ({}, {})", p.flag, params.get(p.name), p.doc, p.range));
@@ -304,7 +315,7 @@ impl Chat {
     }
 
     fn about(&self) -> anyhow::Result<About> {
-        let (sampler, params) = self.generate.sampler.resolve(&self.model)?;
+        let (sampler, params) = self.generate.sampling(&self.model, Task::Conversation)?;
         Ok(About {
             model: ModelReport::of(&self.model),
             seed: self.seed,
@@ -334,9 +345,9 @@ impl Chat {
     fn ask(&mut self, question: &str, seed: u64) -> anyhow::Result<()> {
         interrupt::clear(&self.stop);
         let prompt = self.prompt(question)?;
-        let (mut request, warning) = self.generate.request(&self.model, prompt)?;
+        let (mut request, notes) = self.generate.request(&self.model, Task::Conversation, prompt)?;
         if !std::mem::replace(&mut self.warned, true) {
-            warning.iter().for_each(|w| self.out.warn(w));
+            notes.iter().for_each(|w| self.out.warn(w));
         }
         request.interrupt = Some(Arc::clone(&self.stop));
         let (model, session) = (&mut self.model, &mut self.session);
@@ -386,7 +397,7 @@ impl Chat {
     /// wanted.
     fn prompt(&mut self, question: &str) -> anyhow::Result<Vec<u32>> {
         let (shape, context) = (self.model.shape(), self.generate.context_len(&self.model));
-        let (sampler, _) = self.generate.sampler.resolve(&self.model)?;
+        let (sampler, _) = self.generate.sampling(&self.model, Task::Conversation)?;
         let slide = self.generate.ctx_overflow == CtxOverflow::Slide;
         // Room for the answer in whole canvases, with what the sampler keeps for itself: what is asked for; else at
         // least one, and where old turns may go, what an answer has by default but not more than half of the context.
