@@ -7,7 +7,7 @@ use crate::weight::WeightTable;
 use crate::{ComputeError, KvType, Program};
 
 /// Handle of a sequence: its KV cache and its kept values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SeqId(pub u32);
 
 /// Widths of the KV cache of a sequence: for each layer the number of elements of one key row (and of one
@@ -127,7 +127,8 @@ pub trait Backend: Send {
     /// Bytes of KV cache that a sequence holds.
     fn seq_bytes(&self, seq: SeqId) -> Result<usize, ComputeError>;
 
-    /// Runs a program over as many different sequences as it has: host inputs in the order of declaration, taps and
+    /// Runs a program over as many sequences as it has, which are different ones where it extends caches or keeps values:
+    /// host inputs in the order of declaration, taps and
     /// outputs through the observer. After a failure the sequences hold what they held before.
     fn run(
         &mut self,

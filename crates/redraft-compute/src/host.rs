@@ -105,6 +105,8 @@ pub(crate) struct OpCx<'a, R, C = Rows<R>> {
     bufs: &'a mut [Buf<R>],
     /// Of the sequences of the pass.
     seqs: &'a mut [Seq<R, C>],
+    /// Which of them each segment of the pass belongs to.
+    of: &'a [usize],
 }
 
 impl<R: HostReal, C> OpCx<'_, R, C> {
@@ -172,7 +174,7 @@ impl<R: HostReal, C> OpCx<'_, R, C> {
             Buf::Real(x) => x.as_slice(),
             _ => unreachable!("value {} is read after its last use or as another kind", v.index()),
         };
-        (&mut self.seqs[segment].cache[layer], values.map(real))
+        (&mut self.seqs[self.of[segment]].cache[layer], values.map(real))
     }
 }
 
@@ -256,7 +258,7 @@ impl<K: HostKernels> HostBackend<K> {
     fn admit(
         &mut self,
         program: &Program,
-        seqs: &[Seq<K::R, K::Cache>],
+        (seqs, of): (&[Seq<K::R, K::Cache>], &[usize]),
         inputs: &[InputData<'_>],
         bufs: &mut [Buf<K::R>],
     ) -> Result<(), ComputeError> {
@@ -265,7 +267,7 @@ impl<K: HostKernels> HostBackend<K> {
             let name = match source {
                 Source::Host { name } => *name,
                 Source::Kept { segment, id } => {
-                    let kept = seqs.get(*segment).and_then(|s| s.kept.get(id));
+                    let kept = of.get(*segment).and_then(|&s| seqs[s].kept.get(id));
                     let kept = kept.filter(|k| k.len() == v.len()).ok_or_else(|| {
                         let found = kept.map_or("nothing".into(), |k| format!("{} Real", k.len()));
                         ComputeError::Input {
@@ -323,14 +325,14 @@ impl<K: HostKernels> HostBackend<K> {
     fn execute(
         &mut self,
         program: &Program,
-        seqs: &mut [Seq<K::R, K::Cache>],
+        (seqs, of): (&mut [Seq<K::R, K::Cache>], &[usize]),
         inputs: &[InputData<'_>],
         observer: &mut dyn Observer,
         stop: Option<&AtomicBool>,
     ) -> Result<(), ComputeError> {
         self.runs += 1;
         let mut bufs: Vec<Buf<K::R>> = program.vals.iter().map(|_| Buf::None).collect();
-        self.admit(program, seqs, inputs, &mut bufs)?;
+        self.admit(program, (seqs, of), inputs, &mut bufs)?;
         let mut taps = program.taps.iter().peekable();
         let times = observer.times_ops();
         for (i, op) in program.ops.iter().enumerate() {
@@ -345,7 +347,7 @@ impl<K: HostKernels> HostBackend<K> {
                     Kind::Int => Buf::Int(vec![0; v.len()]),
                 };
             }
-            let mut cx = OpCx { weights: &self.weights, run: self.runs, bufs: &mut bufs, seqs };
+            let mut cx = OpCx { weights: &self.weights, run: self.runs, bufs: &mut bufs, seqs, of };
             self.kernels.run_op(op, &mut cx)?;
             for &v in &outputs {
                 if let Buf::Real(x) = &bufs[v.index()] {
@@ -382,9 +384,10 @@ impl<K: HostKernels> HostBackend<K> {
             observer.output(index, v, view(&bufs[v.index()]));
         }
         for &(segment, v, id) in &program.keeps {
-            if let (Some(seq), Buf::Real(x)) =
-                (seqs.get_mut(segment), std::mem::replace(&mut bufs[v.index()], Buf::None))
-            {
+            if let (Some(seq), Buf::Real(x)) = (
+                of.get(segment).and_then(|&s| seqs.get_mut(s)),
+                std::mem::replace(&mut bufs[v.index()], Buf::None),
+            ) {
                 seq.kept.insert(id, x);
             }
         }
@@ -507,11 +510,15 @@ impl<K: HostKernels> Backend for HostBackend<K> {
         observer: &mut dyn Observer,
     ) -> Result<(), ComputeError> {
         let segments = program.segments();
-        let different: BTreeSet<u32> = seqs.iter().map(|s| s.0).collect();
-        if seqs.len() != segments.len() || different.len() != seqs.len() {
+        let mut different: Vec<SeqId> = seqs.to_vec();
+        different.sort_unstable();
+        different.dedup();
+        let changes =
+            program.keeps.len() + program.ops.iter().filter(|op| matches!(op, Op::KvAppend(_))).count();
+        if seqs.len() != segments.len() || (different.len() != seqs.len() && changes > 0) {
             return Err(ComputeError::Input {
                 name: "sequences".into(),
-                expected: format!("{} different ones", segments.len()),
+                expected: format!("{}{}", segments.len(), if changes > 0 { " different ones" } else { "" }),
                 found: format!("{:?}", seqs.iter().map(|s| s.0).collect::<Vec<_>>()),
             });
         }
@@ -520,12 +527,14 @@ impl<K: HostKernels> Backend for HostBackend<K> {
             appends = Self::check_cache(program, segment, self.seq(seq)?)?;
         }
         // The sequences are taken out for the run, so that kernels and cache can be borrowed side by side.
-        let mut taken: Vec<_> = seqs.iter().filter_map(|seq| self.seqs.remove(&seq.0)).collect();
-        let mut parts = taken.iter_mut().zip(segments.iter());
-        let room = if appends { parts.try_for_each(|(s, part)| s.reserve(part.rows)) } else { Ok(()) };
+        let of: Vec<usize> = seqs.iter().map(|s| different.partition_point(|d| d < s)).collect();
+        let mut taken: Vec<_> = different.iter().filter_map(|seq| self.seqs.remove(&seq.0)).collect();
+        let mut parts = of.iter().zip(segments.iter());
+        let room =
+            if appends { parts.try_for_each(|(&s, part)| taken[s].reserve(part.rows)) } else { Ok(()) };
         let stop = observer.interrupt();
         self.kernels.watch(stop.clone());
-        let run = || self.execute(program, &mut taken, inputs, observer, stop.as_deref());
+        let run = || self.execute(program, (&mut taken, &of), inputs, observer, stop.as_deref());
         // An op that was left early has no results to go on with, so it unwinds.
         let done = room.and_then(|()| match catch_unwind(AssertUnwindSafe(run)) {
             Ok(done) => done,
@@ -533,15 +542,16 @@ impl<K: HostKernels> Backend for HostBackend<K> {
             Err(payload) => resume_unwind(payload),
         });
         self.kernels.watch(None);
-        for ((mut s, part), seq) in taken.into_iter().zip(segments.iter()).zip(seqs) {
+        for (&s, part) in of.iter().zip(segments.iter()) {
+            let s = &mut taken[s];
             match &done {
                 Ok(()) if appends => s.len += part.rows,
                 // What a pass wrote behind the cache is not part of it; its memory serves the next pass.
                 Ok(()) => {}
                 Err(_) => s.truncate(s.len),
             }
-            self.seqs.insert(seq.0, s);
         }
+        self.seqs.extend(different.iter().map(|seq| seq.0).zip(taken));
         done
     }
 }

@@ -38,6 +38,18 @@ pub enum TapData<'a> {
     I32(&'a [i32]),
 }
 
+impl TapData<'_> {
+    /// The first so many elements.
+    #[must_use]
+    pub fn first(self, n: usize) -> Self {
+        match self {
+            TapData::F32(x) => TapData::F32(&x[..n.min(x.len())]),
+            TapData::F64(x) => TapData::F64(&x[..n.min(x.len())]),
+            TapData::I32(x) => TapData::I32(&x[..n.min(x.len())]),
+        }
+    }
+}
+
 /// Watches a run: taps as they are computed, outputs at the end.
 pub trait Observer {
     /// Whether [`tap`](Self::tap) should be called for this name. A backend that computes elsewhere copies

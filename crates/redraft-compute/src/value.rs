@@ -27,6 +27,12 @@ impl Val {
         Some(Val { id, rows: u32::try_from(rows).ok()?, cols: u32::try_from(cols).ok()?, kind })
     }
 
+    /// The value cut to its first rows, for those who look at these alone.
+    #[must_use]
+    pub fn first_rows(self, rows: usize) -> Val {
+        Val { rows: self.rows.min(u32::try_from(rows).unwrap_or(u32::MAX)), ..self }
+    }
+
     /// Index of the value in its program; dense, from 0.
     pub fn index(self) -> usize {
         self.id as usize

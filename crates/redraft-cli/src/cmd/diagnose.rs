@@ -130,6 +130,7 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
             Running::Truth => format!("the truth, in {}", truth.name()),
             Running::Floor(r) => format!("the noise floor of {}", r.name()),
             Running::Fault(fault, r) => format!("a model with this mistake, in {}: {fault}", r.name()),
+            Running::FaultTruth(fault) => format!("a model with this mistake, in {}: {fault}", truth.name()),
         });
     });
     bar.finish();

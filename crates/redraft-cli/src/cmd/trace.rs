@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{anyhow, bail};
+use clap::ValueEnum;
 use redraft::arch::Reading;
 use redraft::compute::{KvType, Numerics, Precision, TapKey};
 use redraft::engine::{CanvasPass, Philox, canvas_pass, first_canvas, generate};
@@ -62,9 +63,11 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["taps", "layers"], help_heading = "Trace")]
     generation: bool,
 
-    /// Number type of the computation. f64 is the truth that f32 and bf16 are judged by.
-    #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = precision, help_heading = "Trace")]
-    precision: Precision,
+    /// Number type of the computation. f64 is the truth that f32 and bf16 are judged by; bf16 rounds where PyTorch does with
+    /// tensors of this type; llamacpp as llama.cpp does: activations of 8 or 16 bits beside quantized and 16-bit weights, keys
+    /// and values in f16 (--numerics fast --kv-type f16).
+    #[arg(long, value_name = "TYPE", default_value = "f32", help_heading = "Trace")]
+    precision: Rounded,
 
     /// Taps to record: names or patterns with *, separated by commas, or all.
     #[arg(long, value_name = "LIST", default_value = "all", value_delimiter = ',', help_heading = "Trace")]
@@ -81,13 +84,27 @@ pub(crate) struct Args {
     generate: GenerateArgs,
 }
 
-fn precision(text: &str) -> Result<Precision, String> {
-    match text {
-        "f32" => Ok(Precision::F32),
-        "f64" => Ok(Precision::F64),
-        "bf16" => Ok(Precision::Bf16),
-        "llamacpp" => Err("`llamacpp` does not exist yet; f64, f32 and bf16 do".into()),
-        _ => Err("expected f64, f32 or bf16".into()),
+/// `--precision`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Rounded {
+    /// All in f64.
+    F64,
+    /// The canonical f32.
+    F32,
+    /// f32, rounded as PyTorch rounds.
+    Bf16,
+    /// f32, rounded as llama.cpp rounds.
+    #[value(name = "llamacpp")]
+    LlamaCpp,
+}
+
+impl Rounded {
+    fn precision(self) -> Precision {
+        match self {
+            Rounded::F64 => Precision::F64,
+            Rounded::F32 | Rounded::LlamaCpp => Precision::F32,
+            Rounded::Bf16 => Precision::Bf16,
+        }
     }
 }
 
@@ -124,6 +141,11 @@ impl Args {
     /// Flags that would change nothing.
     fn refuse_what_means_nothing(&self) -> anyhow::Result<()> {
         self.generate.refuse_slide("`trace` has no earlier turns")?;
+        if let Some(flag) =
+            self.given.first_of(&["numerics", "kv_type"]).filter(|_| self.precision == Rounded::LlamaCpp)
+        {
+            bail!("{flag} is what --precision llamacpp says: leave one of them out");
+        }
         if self.generation {
             return Ok(());
         }
@@ -153,7 +175,10 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     let text = if golden.is_some() { String::new() } else { args.prompt.text()? };
     let stop = interrupt::flag()?;
     let mut how = args.model.clone();
-    if let (Some(golden), Precision::F32) = (&golden, args.precision) {
+    if args.precision == Rounded::LlamaCpp {
+        how = how.as_recorded(Numerics::Fast, KvType::F32);
+    }
+    if let (Some(golden), Rounded::F32) = (&golden, args.precision) {
         if how.numerics.is_none() {
             let names = Numerics::ALL.iter().map(|n| n.name());
             how.numerics = recorded(golden, "numerics", Numerics::from_name, names)?;
@@ -164,7 +189,10 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
         }
     }
     // A pass over an autoregressive model can be traced; a generation is refused.
-    let mut model = model::open_any(&how, args.precision, &stop, out)?.model;
+    let mut model = model::open_any(&how, args.precision.precision(), &stop, out)?.model;
+    if args.precision == Rounded::LlamaCpp && model.shape().reading != Reading::Whole {
+        model.set_kv_type(KvType::F16)?;
+    }
     let (kind, mut file) = match &golden {
         Some(golden) => {
             warn_of_another_model(args, golden, &model, out);
@@ -363,11 +391,5 @@ mod tests {
         for bad in ["", "3..1", "a..b", "..", "-1", "1.."] {
             assert!(layers(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn precisions_that_do_not_exist_say_so() {
-        assert!(precision("llamacpp").unwrap_err().contains("does not exist yet"));
-        assert_eq!(precision("f64"), Ok(Precision::F64));
     }
 }

@@ -2,6 +2,7 @@
 
 mod bench;
 mod chat;
+mod diagnose;
 mod files;
 mod fill;
 mod inspect;

@@ -97,9 +97,9 @@ fn mistakes_are_explained() {
         (&["tokenize"], &[], &["there is no text"]),
         (&["trace", "-m", &model, "x"], &[], &["--output"]),
         (
-            &["trace", "-m", &model, "-o", "x", "--precision", "llamacpp", "x"],
+            &["trace", "-m", &model, "-o", "x", "--precision", "llamacpp", "--numerics", "exact", "x"],
             &[],
-            &["`llamacpp` does not exist yet"],
+            &["--numerics is what --precision llamacpp says"],
         ),
         (&["trace", "-m", &model, "-o", "x", "--like", &text], &[], &["text.gguf", "safetensors"]),
         (&["trace", "-m", &model, "-o", "x", "--backend", "cpu", "--precision", "f64", "x"], &[], &["f64"]),

@@ -444,6 +444,11 @@ impl Applied {
         id.and_then(|id| b.weights().get(id).ok()).is_some_and(|w| kind(&w.name) == wanted)
     }
 
+    /// Whether the weight `id` is that of a norm, by its name; a router's scale is applied like one.
+    fn is_norm(b: &ProgramBuilder, id: Option<WeightId>) -> bool {
+        id.and_then(|id| b.weights().get(id).ok()).is_some_and(|w| kind(&w.name).contains("norm"))
+    }
+
     /// The weight in whose place another one stands.
     fn weight(&self, id: WeightId) -> WeightId {
         self.instead.iter().find(|(from, _)| *from == id).map_or(id, |(_, to)| *to)
@@ -602,7 +607,7 @@ impl Rewrite for Applied {
                 let x = b.rms_norm(o.x, o.weight, o.eps, o.group)?;
                 b.append(RmsNorm { x, ..o.clone() })
             }
-            (Fault::NormPlusOne, Op::RmsNorm(o)) if o.weight.is_some() => {
+            (Fault::NormPlusOne, Op::RmsNorm(o)) if Self::is_norm(b, o.weight) => {
                 self.changed.store(true, Ordering::Relaxed);
                 let plain = b.rms_norm(o.x, None, o.eps, o.group)?;
                 let weighted = b.rms_norm(o.x, o.weight, o.eps, o.group)?;

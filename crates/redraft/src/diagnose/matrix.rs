@@ -60,6 +60,10 @@ impl Runs {
             }
             Running::Floor(r) => (r.options(&base, self.has_cache), None),
             Running::Fault(fault, r) => (r.options(&base, self.has_cache), Some(fault)),
+            Running::FaultTruth(fault) => {
+                let options = Rounding::F32.options(&base, self.has_cache);
+                (LoadOptions { precision: Precision::F64, ..options }, Some(fault))
+            }
         };
         let made = match fault {
             None => {

@@ -132,6 +132,8 @@ pub enum Running<'a> {
     Floor(Rounding),
     /// A mistake, with a kind of rounding.
     Fault(&'a Mistake, Rounding),
+    /// A mistake, in the number type of the truth.
+    FaultTruth(&'a Mistake),
 }
 
 /// One tap. Distances are relative: the median over the rows of `|a - b| / |b|`.
@@ -236,6 +238,10 @@ pub fn diagnose(
             }
             Running::Floor(rounding) => (rounding.options(base, has_cache), None),
             Running::Fault(fault, rounding) => (rounding.options(base, has_cache), Some(fault)),
+            Running::FaultTruth(fault) => {
+                let options = Rounding::F32.options(base, has_cache);
+                (LoadOptions { precision: settings.truth, ..options }, Some(fault))
+            }
         };
         let interrupt = settings.interrupt.clone();
         match fault {
@@ -301,10 +307,15 @@ fn judge(
     if matches!(plain.verdict, Verdict::Rounding { .. }) {
         return Ok(plain);
     }
-    let mut result = |fault: &Mistake, rounding: Rounding| match &fault.fault {
-        Fault::LogitsShifted(by) => Ok(Some(shifted_logits(&honest[rounding as usize], *by))),
-        Fault::LastLayerNormed => Ok(Some(normed_last(&honest[rounding as usize], n_layers))),
-        _ => run(Running::Fault(fault, rounding)),
+    // Without a rounding the truth.
+    let mut result = |fault: &Mistake, rounding: Option<Rounding>| {
+        let plain = rounding.map_or(&truth, |r| &honest[r as usize]);
+        match (&fault.fault, rounding) {
+            (Fault::LogitsShifted(by), _) => Ok(Some(shifted_logits(plain, *by))),
+            (Fault::LastLayerNormed, _) => Ok(Some(normed_last(plain, n_layers))),
+            (_, Some(rounding)) => run(Running::Fault(fault, rounding)),
+            (_, None) => run(Running::FaultTruth(fault)),
+        }
     };
     // First by the coarsest floor; then those that come closest by the floors of models that have the mistake, which may
     // be others.
@@ -317,7 +328,7 @@ fn judge(
     let mut all: Vec<(&Mistake, TraceFile, f64, String)> = Vec::new();
     for fault in faults {
         // In some models two mistakes are the same.
-        let found = result(fault, Rounding::F32)?;
+        let found = result(fault, Some(Rounding::F32))?;
         if let Some(found) = found.filter(|found| all.iter().all(|(_, other, ..)| other != found)) {
             let (worst, at) = far(&found, &coarsest);
             all.push((fault, found, worst, at));
@@ -329,20 +340,22 @@ fn judge(
     for (i, (fault, found, worst, at)) in all.iter().enumerate() {
         let told = |worst, at| Tried { fault: fault.name(), about: fault.to_string(), worst, at };
         let mut here = told(*worst, at.clone());
-        for &r in if i < CLOSEST { &kinds[..] } else { &[] } {
-            let floors: Vec<f64> = match r {
-                // Both are such programs.
-                Rounding::F32 => plain.taps.iter().map(|t| 2.0 * t.floors[0]).collect(),
-                _ => {
-                    let own = result(fault, r)?.unwrap_or_default();
-                    names.iter().map(|name| away(&own, found, name).max(r.unit())).collect()
-                }
+        if i >= CLOSEST {
+            tried.push(here);
+            continue;
+        }
+        let truth = result(fault, None)?.unwrap_or_default();
+        for &r in &kinds {
+            let own = match r {
+                Rounding::F32 => found.clone(),
+                _ => result(fault, Some(r))?.unwrap_or_default(),
             };
-            let better = names.iter().zip(&floors).filter(|(n, f)| away(theirs, found, n) * TOO_GOOD < **f);
+            let floors: Vec<f64> = names.iter().map(|name| away(&own, &truth, name).max(r.unit())).collect();
+            let better = names.iter().zip(&floors).filter(|(n, f)| away(theirs, &truth, n) * TOO_GOOD < **f);
             if known.is_none() && r != Rounding::F32 && 2 * better.count() > names.len() {
                 continue;
             }
-            let (worst, at) = far(found, &floors);
+            let (worst, at) = far(&truth, &floors);
             // A mistake that explains little more than rounding does explains nothing.
             let without = plain.taps.iter().map(|t| t.theirs / t.floors[r as usize]).fold(0.0, f64::max);
             if worst <= limit && 2.0 * worst < without {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use redraft_compute::op::{Distribution, Factor, Logits, Penalty, STATS};
+use redraft_compute::op::{Distribution, Factor, Logits, Penalty, STATS, Segment};
 use redraft_compute::{
     ComputeError, InputData, KeptId, Kind, KvType, Observer, Program, ProgramBuilder, SeqId, TapData, TapKey,
     Val,
@@ -23,9 +23,7 @@ const HIDDEN: KeptId = KeptId(0);
 const STATISTICS: KeptId = KeptId(1);
 const TILES: KeptId = KeptId(2);
 /// Logits that penalties weigh on, which the head alone does not give again.
-const LOGITS: KeptId = KeptId(4);
-/// The logits without the prompt, for those with it to be guided by.
-const UNGUIDED: KeptId = KeptId(3);
+const LOGITS: KeptId = KeptId(3);
 
 /// Looks at taps while a pass runs, and may ask it to stop.
 pub trait TapSink {
@@ -205,6 +203,8 @@ impl CanvasResult {
 /// Joins a sink with the outputs of a pass.
 struct Watch<'a> {
     sink: &'a mut dyn TapSink,
+    /// Of the pass, and of its first sequence, which is the one that is looked at.
+    rows: [usize; 2],
     result: CanvasResult,
 }
 
@@ -219,7 +219,11 @@ impl Observer for Watch<'_> {
     }
 
     fn tap(&mut self, key: TapKey, val: Val, data: TapData<'_>) {
-        self.sink.tap(key, val, data);
+        let [all, own] = self.rows;
+        match val.rows() == all {
+            true => self.sink.tap(key, val.first_rows(own), data.first(own * val.cols())),
+            false => self.sink.tap(key, val, data),
+        }
     }
 
     fn output(&mut self, index: usize, _val: Val, data: TapData<'_>) {
@@ -276,17 +280,18 @@ fn as_input(ids: &[u32], vocab_len: usize, what: &str) -> Result<Vec<i32>, Error
 
 fn run(
     model: &mut Model,
-    seq: SeqId,
+    seqs: &[SeqId],
     program: &Program,
     inputs: &[InputData<'_>],
     sink: &mut dyn TapSink,
 ) -> Result<CanvasResult, Error> {
     sink.begin(program);
-    let mut watch = Watch { sink, result: CanvasResult::default() };
+    let rows = [program.rows(), program.segments().iter().next().map_or(0, |s| s.rows)];
+    let mut watch = Watch { sink, rows, result: CanvasResult::default() };
     // Before, so that a file that became shorter is not touched; after, because a result over weights that were
     // no longer there is none, whatever it says.
     model.gguf().check()?;
-    let done = model.backend.run(program, &[seq], inputs, &mut watch);
+    let done = model.backend.run(program, seqs, inputs, &mut watch);
     model.gguf().check()?;
     match done {
         Ok(()) => Ok(watch.result),
@@ -335,7 +340,7 @@ pub(crate) fn prompt(
     let tables = model.arch.position_inputs(first_position, ids.len());
     let mut inputs = vec![InputData::Int(&ids)];
     inputs.extend(tables.iter().map(|t| InputData::F64(t)));
-    Ok(run(model, seq, &b.finish(), &inputs, sink)?.argmax.first().copied())
+    Ok(run(model, &[seq], &b.finish(), &inputs, sink)?.argmax.first().copied())
 }
 
 /// Bidirectional pass over a canvas after what `session` holds. The cache stays as it is, unless the first step of a
@@ -382,14 +387,11 @@ pub fn canvas_pass(
         }
         Noise::Mask(mask) if ask.cfg_scale > 0.0 => {
             check_guidance(model)?;
-            let lead = vec![mask; pass.lead.len()];
-            let unguided = CanvasPass { lead: &lead, ..pass };
-            one_pass(model, session, unguided, Guidance::Keep, &mut Unwatched(sink))?;
-            return one_pass(model, session, pass, Guidance::By(ask.cfg_scale), sink);
+            return one_pass(model, session, pass, Some((ask.cfg_scale, mask)), sink);
         }
         _ => {}
     }
-    one_pass(model, session, pass, Guidance::None, sink)
+    one_pass(model, session, pass, None, sink)
 }
 
 /// A type of keys and values that changes nothing is a mistake.
@@ -418,30 +420,13 @@ pub(super) fn check_guidance(model: &Model) -> Result<(), Error> {
     })
 }
 
-/// A sink that sees no taps, and is interrupted as the one in it.
-struct Unwatched<'a>(&'a dyn TapSink);
-
-impl TapSink for Unwatched<'_> {
-    fn interrupt(&self) -> Option<Arc<AtomicBool>> {
-        self.0.interrupt()
-    }
-}
-
-/// What a pass has to do with classifier-free guidance.
-#[derive(Debug, Clone, Copy)]
-enum Guidance {
-    None,
-    /// Keep the logits, to be guided by.
-    Keep,
-    /// Guide by those that were kept.
-    By(f64),
-}
-
+/// `guidance`: its scale and the mask token. The sequence is read twice then, the second time with its prompt masked, in
+/// one pass, so that weights are unpacked once for both.
 fn one_pass(
     model: &mut Model,
     session: &Session,
     pass: CanvasPass<'_>,
-    guidance: Guidance,
+    guidance: Option<(f64, u32)>,
     sink: &mut dyn TapSink,
 ) -> Result<CanvasResult, Error> {
     let shape = model.shape();
@@ -454,15 +439,22 @@ fn one_pass(
         None => Reads { rows: 0..ids.len(), cached: n_past, fill: None },
         Some(step) => step.reads(pass.lead.len(), ids.len(), shape.shifted),
     };
-    let ids = &ids[read.clone()];
+    let mut ids = ids[read.clone()].to_vec();
+    let own = ids.len();
     let begins = pass.block.is_some_and(|step| step.first);
-    let mut b = ProgramBuilder::new(&model.weights, if begins { 0 } else { cached }, ids.len());
+    let mut segments = vec![Segment { n_past: if begins { 0 } else { cached }, rows: own }];
+    if let Some((_, mask)) = guidance {
+        ids.extend_from_within(..);
+        ids[own..][..pass.lead.len()].fill(mask as i32);
+        segments.push(segments[0]);
+    }
+    let mut b = ProgramBuilder::batch(&model.weights, &segments);
     b.set_numerics(model.numerics);
     let mistake = model.mistake.clone();
     b.set_rewrite(mistake.as_ref().and_then(|m| m.of_pass(Pass::Canvas)));
     let mut inputs = Vec::new();
     let v = b.input("ids", 1, Kind::Int)?;
-    inputs.push(InputData::Int(ids));
+    inputs.push(InputData::Int(&ids));
     let head = model.arch.head();
     let previous = match pass.previous {
         Previous::None => None,
@@ -486,9 +478,10 @@ fn one_pass(
     };
     let first = n_past + read.start;
     let first = mistake.map_or(first, |m| m.first_position(Pass::Canvas, first));
-    let tables = model.arch.position_inputs(first, ids.len());
+    let mut tables = model.arch.position_inputs(first, own);
+    tables.iter_mut().filter(|_| guidance.is_some()).for_each(|t| t.extend_from_within(..));
     inputs.extend(tables.iter().map(|t| InputData::F64(t)));
-    let mut hidden = match pass.block {
+    let all = match pass.block {
         Some(_) if cached > 0 => model.arch.block_step(&mut b, v, fill.as_deref())?,
         // Nothing is outside the block.
         _ => model.arch.canvas(&mut b, v, previous)?,
@@ -502,9 +495,11 @@ fn one_pass(
     // The first position of a sequence has no row before it and keeps its own.
     let row = |i: &usize| ((pass.lead.len() + i).saturating_sub(usize::from(shifted)) - read.start) as u32;
     let rows: Vec<u32> = positions.iter().map(row).collect();
-    if !rows.iter().copied().eq(0..ids.len() as u32) {
-        hidden = b.take_rows(hidden, rows)?; // [R, d_model]
-    }
+    let unguided: Vec<u32> = rows.iter().map(|row| own as u32 + row).collect();
+    let hidden = match rows.iter().copied().eq(0..ids.len() as u32) {
+        true => all,
+        false => b.take_rows(all, rows)?, // [R, d_model]
+    };
     // Statistics and samples are computed tile by tile. The logits as a whole are made for those who look at them, and
     // where ids are taken out of them, they are guided or penalties weigh on them.
     let noise = model.shape().noise;
@@ -520,10 +515,9 @@ fn one_pass(
         false => None,
     };
     let uniform: Vec<f64>;
-    match (pass.sampling, guidance, raw) {
-        (Some(_), Guidance::Keep, Some(raw)) => b.keep(0, raw, UNGUIDED),
-        (None, ..) => {}
-        (Some(Sampling { ask, uniform: u }), ..) => {
+    match pass.sampling {
+        None => {}
+        Some(Sampling { ask, uniform: u }) => {
             uniform = positions.iter().map(|&i| u[i]).collect();
             let u = b.input_rows("u", positions.len(), 1, Kind::Real)?;
             inputs.push(InputData::F64(&uniform));
@@ -539,8 +533,9 @@ fn one_pass(
             };
             match (noise, raw) {
                 (Noise::Mask(mask), Some(mut logits)) => {
-                    if let Guidance::By(scale) = guidance {
-                        let without = b.kept(0, UNGUIDED, positions.len(), vocab_len)?;
+                    if let Some((scale, _)) = guidance {
+                        let without = b.take_rows(all, unguided)?; // [R, d_model]
+                        let without = b.head(without, head)?; // [R, V]
                         logits = guided(&mut b, logits, without, scale)?;
                     }
                     sampled(&mut b, logits, u, &ask, mask, &penalty)?;
@@ -576,7 +571,8 @@ fn one_pass(
     if begins {
         model.backend.seq_truncate(session.seq(), 0)?;
     }
-    let result = run(model, session.seq(), &program, &inputs, sink)?;
+    let seqs = vec![session.seq(); segments.len()];
+    let result = run(model, &seqs, &program, &inputs, sink)?;
     if begins {
         model.backend.seq_truncate(session.seq(), cached)?;
     }
@@ -648,5 +644,92 @@ fn restricted(b: &mut ProgramBuilder, x: Val, ban: &[u32], ask: &Ask) -> Result<
             b.restrict(x, &[], k, 1.0)
         }
         (k, p) => b.restrict(x, ban, k, p),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use super::*;
+    use crate::LoadOptions;
+
+    /// Keeps the bits of the only output.
+    struct Keep(Vec<u32>);
+
+    impl Observer for Keep {
+        fn output(&mut self, _: usize, _: Val, data: TapData<'_>) {
+            if let TapData::F32(x) = data {
+                self.0 = x.iter().map(|x| x.to_bits()).collect();
+            }
+        }
+    }
+
+    /// Raw logits of canvases of several sequences in one pass: of each what is cached before it, and its ids.
+    fn logits(model: &mut Model, sequences: &[(Vec<i32>, Vec<i32>)]) -> Vec<u32> {
+        let mut seqs = Vec::new();
+        for (before, _) in sequences {
+            let session = model.session().unwrap();
+            if !before.is_empty() {
+                let ids: Vec<u32> = before.iter().map(|&id| id as u32).collect();
+                prompt(model, session.seq(), (&[], &ids), &Penalties::default(), &mut ()).unwrap();
+            }
+            seqs.push(session.seq());
+        }
+        let segments: Vec<Segment> =
+            sequences.iter().map(|(before, ids)| Segment { n_past: before.len(), rows: ids.len() }).collect();
+        let mut b = ProgramBuilder::batch(&model.weights, &segments);
+        b.set_numerics(model.numerics);
+        let v = b.input("ids", 1, Kind::Int).unwrap();
+        let hidden = model.arch.canvas(&mut b, v, None).unwrap();
+        let y = b.head(hidden, model.arch.head()).unwrap();
+        b.output(y);
+        let ids: Vec<i32> = sequences.iter().flat_map(|(_, ids)| ids).copied().collect();
+        let mut tables: Vec<Vec<f64>> = Vec::new();
+        for s in &segments {
+            for (i, table) in model.arch.position_inputs(s.n_past, s.rows).into_iter().enumerate() {
+                match tables.get_mut(i) {
+                    Some(all) => all.extend(table),
+                    None => tables.push(table),
+                }
+            }
+        }
+        let mut inputs = vec![InputData::Int(&ids)];
+        inputs.extend(tables.iter().map(|t| InputData::F64(t)));
+        let mut keep = Keep(Vec::new());
+        model.backend.run(&b.finish(), &seqs, &inputs, &mut keep).unwrap();
+        seqs.into_iter().for_each(|seq| model.backend.seq_free(seq));
+        keep.0
+    }
+
+    /// Every model whose file is in the testdata: sequences that share a pass have the bits that they have alone.
+    #[test]
+    fn a_batch_has_the_bits_of_single_passes() {
+        let testdata = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata");
+        let list =
+            |folder: PathBuf| std::fs::read_dir(folder).into_iter().flatten().map(|e| e.unwrap().path());
+        let files = list(testdata).flat_map(|folder| list(folder.join("models")));
+        let mut names = std::collections::BTreeSet::new();
+        for file in files {
+            let mut model = Model::open(&file, &LoadOptions::default()).unwrap();
+            names.insert(model.arch().name);
+            let shape = model.shape().clone();
+            let id = |i: usize| (20 + i * 37 % (shape.vocab_len - 40)) as i32;
+            // Prompts of different lengths, as far as they are cached, and canvases.
+            let sequence = |n: usize, len: usize| {
+                let cached = shape.cached(n);
+                let len = if shape.reading == Reading::Whole { n + len } else { shape.canvas_len.min(len) };
+                (
+                    (0..cached).map(id).collect::<Vec<_>>(),
+                    (cached..cached + len).map(|i| id(i + n)).collect::<Vec<_>>(),
+                )
+            };
+            let all = [sequence(9, 8), sequence(40, 12), sequence(1, 3)];
+            let together = logits(&mut model, &all);
+            let alone: Vec<u32> =
+                all.iter().flat_map(|one| logits(&mut model, std::slice::from_ref(one))).collect();
+            assert!(!alone.is_empty() && together == alone, "{}", file.display());
+        }
+        assert!(names.len() >= 9, "{names:?}");
     }
 }

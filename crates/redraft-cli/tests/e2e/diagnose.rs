@@ -1,0 +1,67 @@
+//! `redraft diagnose`.
+
+use crate::{json, ok, redraft, testdata};
+
+fn file(name: &str) -> String {
+    testdata(&format!("oracle/{name}")).display().to_string()
+}
+
+#[test]
+fn honest_numbers_are_rounding_and_mistakes_are_named() {
+    let (model, golden) =
+        (file("models/dream-tiny.F16.gguf"), file("cases/dream-tiny.F16.forward.safetensors"));
+    let text = ok(&["diagnose", "-m", &model, &golden]);
+    assert!(text.contains("theirs is rounding: within 0."), "{text}");
+    let v = json(&["diagnose", "-m", &model, &golden]);
+    assert_eq!((&v["verdict"]["kind"], &v["rounding"]), (&"rounding".into(), &"f32".into()));
+
+    // The same numbers with the rounding of llama.cpp.
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let (mine, other) = (path("mine.safetensors"), path("other.gguf"));
+    let ids = ["--tokens", "20,31,57,44,12,63"];
+    let trace = |extra: &[&str], out: &str| {
+        ok(&[&["trace", "-q", "-m", &model, "-o", out][..], &ids, extra].concat());
+    };
+    trace(&["--precision", "llamacpp"], &mine);
+    let v = json(&["diagnose", "-m", &model, &mine]);
+    assert_eq!((&v["verdict"]["kind"], &v["rounding"]), (&"rounding".into(), &"llamacpp".into()));
+
+    // A model whose file says another RoPE base computes with a mistake, as far as this one knows.
+    let gguf = redraft::gguf::Gguf::open(model.as_ref(), &Default::default()).unwrap();
+    let mut metadata = gguf.metadata().clone();
+    metadata.set("dream.rope.freq_base", 10_000f32);
+    let mut writer = redraft::gguf::GgufWriter::with_metadata(metadata);
+    for t in gguf.tensors() {
+        writer.add_tensor(&t.name, &t.dims, t.dtype).unwrap();
+    }
+    let mut out = writer.begin(Vec::new()).unwrap();
+    for t in gguf.tensors() {
+        out.write_tensor(&t.name, &gguf.tensor_bytes(t)).unwrap();
+    }
+    std::fs::write(&other, out.finish().unwrap()).unwrap();
+    let theirs = path("theirs.safetensors");
+    ok(&[&["trace", "-q", "-m", &other, "-o", &theirs, "--numerics", "exact"][..], &ids].concat());
+    let run = redraft(&["diagnose", "-m", &model, &theirs]);
+    let text = &run.out;
+    assert_eq!(run.code, Some(1), "{text}{}", run.err);
+    assert!(text.contains("a RoPE base of 10000 explains it"), "{text}");
+    assert!(text.contains("theirs leaves the f32 floor at Qcur-0"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_judged_is_refused() {
+    let model = file("models/dream-tiny.F16.gguf");
+    let golden = file("cases/dream-tiny.F16.sampler-origin.safetensors");
+    for (args, said) in [
+        (&[golden.as_str()][..], "a whole generation"),
+        (&[model.as_str()], "expected a safetensors file"),
+        (&[golden.as_str(), "--limit", "0.5"], "expected a number in 1..=1000000"),
+        (&[golden.as_str(), "--computed-in", "f8"], "expected one of f32, llamacpp, bf16"),
+    ] {
+        let run = redraft(&[&["diagnose", "-m", &model][..], args].concat());
+        let text = &run.err;
+        assert_eq!(run.code, Some(2), "{text}");
+        assert!(text.contains(said), "{text}");
+    }
+}

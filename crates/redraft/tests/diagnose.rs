@@ -1,0 +1,84 @@
+//! Mistakes that another program made: an independent one, with one mistake edited into its text at a time, of which only the
+//! logits are given (`testdata/diagnose/README.md`).
+#![allow(clippy::unwrap_used)] // a test, with helpers
+
+use std::path::{Path, PathBuf};
+
+use redraft::diagnose::{Rounding, Settings, Verdict, diagnose};
+use redraft::gguf::Gguf;
+use redraft::trace::TraceFile;
+
+fn testdata(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(path)
+}
+
+#[test]
+fn mistakes_of_another_program_are_named_from_its_logits() {
+    let mut told = 0;
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(testdata("diagnose")).unwrap().map(|e| e.unwrap().path()).collect();
+    files.sort();
+    for path in files.iter().filter(|p| p.extension().is_some_and(|e| e == "safetensors")) {
+        let mut theirs = TraceFile::open(path).unwrap();
+        let (model, expected) = (theirs.metadata["model"].clone(), theirs.metadata["told"].clone());
+        let stem = model.trim_end_matches(".gguf");
+        let case = |kind: &str| testdata(&format!("oracle/cases/{stem}.{kind}.safetensors"));
+        let golden = [case("decode-sc"), case("forward")].into_iter().find(|p| p.exists()).unwrap();
+        // The inputs are those of the golden.
+        for (name, tensor) in TraceFile::open(&golden).unwrap().tensors {
+            if ["prompt_ids", "canvas_ids", "chunk_lengths", "sc_logits", "ids"].contains(&&*name) {
+                theirs.tensors.insert(name, tensor);
+            }
+        }
+        let gguf = Gguf::open(&testdata(&format!("oracle/models/{model}")), &Default::default()).unwrap();
+        let settings = Settings { rounding: Some(Rounding::F32), ..Settings::default() };
+        let found = diagnose(&gguf, &theirs, &settings, &mut |_| {}).unwrap();
+        let name = match &found.verdict {
+            Verdict::Rounding { .. } => "rounding".to_string(),
+            Verdict::Fault(mistake) => mistake.fault.clone(),
+            Verdict::Unexplained { .. } => "unexplained".to_string(),
+        };
+        assert_eq!(
+            name,
+            expected,
+            "{} ({}): {:?}",
+            path.display(),
+            theirs.metadata["mistake"],
+            found.verdict
+        );
+        told += 1;
+    }
+    assert_eq!(told, 38);
+}
+
+#[test]
+fn files_that_cannot_be_judged_say_why() {
+    let gguf = Gguf::open(&testdata("oracle/models/dream-tiny.F16.gguf"), &Default::default()).unwrap();
+    let judged = |file: &TraceFile| diagnose(&gguf, file, &Settings::default(), &mut |_| {});
+    let golden = TraceFile::open(&testdata("oracle/cases/dream-tiny.F16.forward.safetensors")).unwrap();
+    let error = |file: &TraceFile| judged(file).unwrap_err().to_string();
+    let only = |names: &[&str]| {
+        let mut file = golden.clone();
+        file.tensors.retain(|name, _| names.contains(&name.as_str()));
+        file
+    };
+    assert!(error(&only(&["logits"])).contains("neither prompt_ids or ids"));
+    assert!(error(&only(&["ids"])).contains("no result of a pass"));
+    let trajectory = testdata("oracle/cases/dream-tiny.F16.sampler-origin.safetensors");
+    assert!(error(&TraceFile::open(&trajectory).unwrap()).contains("a whole generation"));
+    // A tap of another size is left out and said; numbers that are none leave the floor.
+    let mut file = only(&["ids", "logits", "l_out-1"]);
+    let tap = file.tensors.get_mut("l_out-1").unwrap();
+    tap.shape = vec![1, 3];
+    tap.data = redraft::trace::Elements::F32(vec![1.0, 2.0, 3.0]);
+    let found = judged(&file).unwrap();
+    assert!(
+        found.skipped.iter().any(|line| line.starts_with("l_out-1: shape [1, 3]")),
+        "{:?}",
+        found.skipped
+    );
+    assert!(matches!(found.verdict, Verdict::Rounding { .. }));
+    let logits = file.tensors.get_mut("logits").unwrap();
+    logits.data = redraft::trace::Elements::F32(vec![f32::NAN; logits.data.len()]);
+    assert!(matches!(judged(&file).unwrap().verdict, Verdict::Unexplained { .. }));
+}
