@@ -68,6 +68,7 @@ pub(crate) enum Command {
     Compare(cmd::compare::Args),
     Replay(cmd::replay::Args),
     Verify(cmd::verify::Args),
+    Convert(cmd::convert::Args),
     Synth(cmd::synth::Args),
     Bench(Box<cmd::bench::Args>),
 }
