@@ -83,7 +83,10 @@ struct Report {
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     refuse_no_place(&args.output)?;
     let name = args.folder.display();
-    anyhow::ensure!(args.folder.is_dir(), "{name} is no folder: expected one as `transformers` saves a model");
+    anyhow::ensure!(
+        args.folder.is_dir(),
+        "{name} is no folder: expected one as `transformers` saves a model"
+    );
     let options = ConvertOptions {
         dtype: DType::from_name(&args.file_type),
         arch: args.arch.clone(),

@@ -5,7 +5,7 @@ use redraft_compute::op::RopeStyle;
 
 use super::ArchSpec;
 use super::masked::{self, Canvas, Family};
-use crate::convert::{Setting, HfSpec, key, tables};
+use crate::convert::{HfSpec, Setting, key, tables};
 use crate::sampler::LOW_CONFIDENCE;
 
 pub(super) const SPEC: ArchSpec = ArchSpec {
@@ -26,7 +26,11 @@ const HF: HfSpec = HfSpec {
     ignored: &[],
     twins: &[],
     made: &[],
-    keys: &[tables::SIZES, tables::UNSHIFTED, &[key("diffusion.canvas_length", Setting::Block(tables::BLOCK, None))]],
+    keys: &[
+        tables::SIZES,
+        tables::UNSHIFTED,
+        &[key("diffusion.canvas_length", Setting::Block(tables::BLOCK, None))],
+    ],
     demands: &[tables::PLAIN],
     pre: "qwen2",
     add_bos: None,

@@ -8,7 +8,7 @@ use redraft_gguf::{Array, Gguf, Value};
 use super::{Arch, ArchSpec, Shape};
 use crate::Error;
 use crate::convert::{
-    Config, Demand, Fixed, Setting, HfSpec, Key, Made, Tensor, demand, key, missing, same, tables,
+    Config, Demand, Fixed, HfSpec, Key, Made, Setting, Tensor, demand, key, missing, same, tables,
 };
 use crate::layers::{Gemma4, Scalars, SelfConditioning};
 use crate::sampler::{ENTROPY_BOUND, PromptWindow};
@@ -29,10 +29,7 @@ const HF: HfSpec = HfSpec {
     classes: &["DiffusionGemmaForBlockDiffusion"],
     model_types: &["diffusion_gemma"],
     tensors: &[TENSORS],
-    ignored: &[
-        "model.encoder.vision_tower.",
-        "model.encoder.embed_vision.",
-    ],
+    ignored: &["model.encoder.vision_tower.", "model.encoder.embed_vision."],
     twins: &[("model.encoder.language_model.", "model.decoder.")],
     made: &[Made { gguf: "rope_freqs.weight", values: rope_factors }],
     keys: &[KEYS],
@@ -93,7 +90,10 @@ const KEYS: &[Key] = &[
     key("attention.sliding_window", Setting::Size(&["text_config.sliding_window"])),
     key("attention.shared_kv_layers", Setting::Always(Fixed::Size(0))),
     key("embedding_length_per_layer_input", Setting::Always(Fixed::Size(0))),
-    key("attention.sliding_window_pattern", Setting::Made(|c| sliding(c).map(|s| Some(Array::Bool(s).into())))),
+    key(
+        "attention.sliding_window_pattern",
+        Setting::Made(|c| sliding(c).map(|s| Some(Array::Bool(s).into()))),
+    ),
     key("attention.key_length_swa", Setting::Size(&["text_config.head_dim"])),
     key("attention.value_length_swa", Setting::Size(&["text_config.head_dim"])),
     key("expert_feed_forward_length", Setting::Size(&["text_config.moe_intermediate_size"])),

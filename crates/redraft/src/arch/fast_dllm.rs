@@ -5,7 +5,7 @@ use redraft_compute::op::RopeStyle;
 
 use super::ArchSpec;
 use super::masked::{self, Canvas, Family};
-use crate::convert::{Setting, HfSpec, key, tables};
+use crate::convert::{HfSpec, Setting, key, tables};
 use crate::sampler::THRESHOLD;
 
 pub(super) const SPEC: ArchSpec = ArchSpec {
@@ -27,7 +27,11 @@ const HF: HfSpec = HfSpec {
     ignored: &[],
     twins: &[],
     made: &[],
-    keys: &[tables::SIZES, tables::SHIFTED, &[key("diffusion.canvas_length", Setting::Block(tables::BLOCK, Some(32)))]],
+    keys: &[
+        tables::SIZES,
+        tables::SHIFTED,
+        &[key("diffusion.canvas_length", Setting::Block(tables::BLOCK, Some(32)))],
+    ],
     demands: &[tables::PLAIN],
     pre: "qwen2",
     add_bos: None,

@@ -6,7 +6,7 @@ use redraft_compute::op::RopeStyle;
 
 use super::ArchSpec;
 use super::masked::{self, Canvas, Family};
-use crate::convert::{Demand, Setting, HfSpec, Key, Rows, Tensor, demand, key, same, tables};
+use crate::convert::{Demand, HfSpec, Key, Rows, Setting, Tensor, demand, key, same, tables};
 use crate::sampler::LOW_CONFIDENCE;
 
 pub(super) const SPEC: ArchSpec = ArchSpec {
@@ -63,7 +63,10 @@ const KEYS: &[Key] = &[
     key("rope.freq_base", Setting::Float(&["rope_theta"])),
     key("attention.layer_norm_rms_epsilon", Setting::Float(&["rms_norm_eps", "layer_norm_eps"])),
     key("vocab_size", Setting::Vocab),
-    key("rope.dimension_count", Setting::Made(|c| Ok(Some((c.need(&["d_model"])? / c.need(&["n_heads"])?).into())))),
+    key(
+        "rope.dimension_count",
+        Setting::Made(|c| Ok(Some((c.need(&["d_model"])? / c.need(&["n_heads"])?).into()))),
+    ),
     tables::NOT_CAUSAL,
 ];
 

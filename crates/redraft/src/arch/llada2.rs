@@ -9,7 +9,9 @@ use redraft_gguf::Value;
 use super::masked::{self, Canvas, Family};
 use super::{ArchSpec, Hyper};
 use crate::Error;
-use crate::convert::{Config, Demand, Fixed, Setting, HfSpec, Key, Tensor, demand, key, missing, same, tables};
+use crate::convert::{
+    Config, Demand, Fixed, HfSpec, Key, Setting, Tensor, demand, key, missing, same, tables,
+};
 use crate::layers::ExpertsKind;
 use crate::sampler::THRESHOLD;
 
@@ -36,7 +38,11 @@ const HF: HfSpec = HfSpec {
     ignored: &[],
     twins: &[],
     made: &[],
-    keys: &[KEYS, tables::UNSHIFTED, &[key("diffusion.canvas_length", Setting::Block(tables::BLOCK, Some(32)))]],
+    keys: &[
+        KEYS,
+        tables::UNSHIFTED,
+        &[key("diffusion.canvas_length", Setting::Block(tables::BLOCK, Some(32)))],
+    ],
     demands: &[tables::PLAIN, DEMANDS],
     pre: "bailingmoe2",
     add_bos: None,
@@ -77,11 +83,17 @@ const KEYS: &[Key] = &[
     key("rope.freq_base", Setting::Float(&["rope_theta", "rope_parameters.rope_theta"])),
     key("attention.layer_norm_rms_epsilon", Setting::Float(&["rms_norm_eps"])),
     tables::NOT_CAUSAL,
-    key("leading_dense_block_count", Setting::Made(|c| Ok(c.size(&["first_k_dense_replace"])?.map(Value::U32)))),
+    key(
+        "leading_dense_block_count",
+        Setting::Made(|c| Ok(c.size(&["first_k_dense_replace"])?.map(Value::U32))),
+    ),
     key("expert_count", Setting::Size(&["num_experts"])),
     key("expert_used_count", Setting::Size(&["num_experts_per_tok"])),
     key("expert_feed_forward_length", Setting::Size(&["moe_intermediate_size"])),
-    key("expert_shared_count", Setting::Made(|c| Ok(Some(c.size(&["num_shared_experts"])?.unwrap_or(0).into())))),
+    key(
+        "expert_shared_count",
+        Setting::Made(|c| Ok(Some(c.size(&["num_shared_experts"])?.unwrap_or(0).into()))),
+    ),
     key(
         "expert_shared_feed_forward_length",
         Setting::OptSize(&["moe_shared_expert_intermediate_size", "moe_intermediate_size"]),

@@ -4,7 +4,7 @@ use redraft_compute::op::RopeStyle;
 
 use super::masked::{self, Canvas, Family};
 use super::{ArchSpec, sdar};
-use crate::convert::{Setting, HfSpec, key, tables};
+use crate::convert::{HfSpec, Setting, key, tables};
 use crate::sampler::THRESHOLD;
 
 pub(super) const SPEC: ArchSpec = ArchSpec {
@@ -25,7 +25,12 @@ const HF: HfSpec = HfSpec {
     ignored: &[],
     twins: &[],
     made: &[],
-    keys: &[tables::SIZES, tables::EXPERT_SIZES, tables::UNSHIFTED, &[key("diffusion.canvas_length", Setting::Block(tables::BLOCK, Some(4)))]],
+    keys: &[
+        tables::SIZES,
+        tables::EXPERT_SIZES,
+        tables::UNSHIFTED,
+        &[key("diffusion.canvas_length", Setting::Block(tables::BLOCK, Some(4)))],
+    ],
     demands: &[tables::PLAIN, tables::RENORMALIZED],
     pre: "qwen2",
     add_bos: None,

@@ -3,7 +3,7 @@
 use redraft_gguf::{Shown, Value};
 use serde_json::Value as Json;
 
-use super::hf::{Demand, Fixed, Setting, Key};
+use super::hf::{Demand, Fixed, Key, Setting};
 
 /// Settings of a checkpoint.
 #[derive(Debug, Clone, Default)]
@@ -73,7 +73,8 @@ impl Config {
         let (path, found) = self.get(demand.paths)?;
         let text = found.to_string();
         let number = |s: &str| s.parse::<f64>().ok();
-        let met = demand.values.iter().any(|v| *v == text || number(v).is_some_and(|x| number(&text) == Some(x)));
+        let met =
+            demand.values.iter().any(|v| *v == text || number(v).is_some_and(|x| number(&text) == Some(x)));
         (!met).then(|| {
             let values = if demand.values.is_empty() { "null".into() } else { demand.values.join(" or ") };
             format!("{}; the architecture computes something else", wrong(path, &values, found))
@@ -118,7 +119,11 @@ impl Config {
 
 /// That a setting is missing.
 pub(crate) fn missing(paths: &[&str]) -> String {
-    let file = if paths.iter().all(|p| p.starts_with(GENERATION)) { "generation_config.json" } else { "config.json" };
+    let file = if paths.iter().all(|p| p.starts_with(GENERATION)) {
+        "generation_config.json"
+    } else {
+        "config.json"
+    };
     format!("{file}: `{}` is missing", paths.join("` or `"))
 }
 

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 
 use super::config::Config;
+use super::slow_tokenizer::SlowTokenizer;
 use super::tokenizer_json::TokenizerFiles;
 use crate::Error;
 
@@ -120,22 +121,19 @@ impl Folder {
             problems.push("config.json is missing: expected a folder as `transformers` saves a model".into());
         }
         let generation = json(dir, "generation_config.json", &mut problems)?.unwrap_or_default();
-        let tokenizer = text(dir, "tokenizer.json", &mut problems)?;
-        if tokenizer.is_none() && problems.is_empty() {
-            problems.push("tokenizer.json is missing, and so are all tokens; slow tokenizers are not supported".into());
-        }
         let tokenizer_config = json(dir, "tokenizer_config.json", &mut problems)?.unwrap_or_default();
+        let tokenizer = match text(dir, "tokenizer.json", &mut problems)? {
+            Some(text) => text,
+            None => slow_tokenizer(dir, &tokenizer_config, &mut problems)?,
+        };
         let mut template = text(dir, "chat_template.jinja", &mut problems)?;
         if template.is_none() {
             let file = json(dir, "chat_template.json", &mut problems)?.unwrap_or_default();
             template = file["chat_template"].as_str().map(str::to_owned);
         }
-        let mut folder = Folder {
-            config: Config { model: config.unwrap_or_default(), generation },
-            ..Folder::default()
-        };
-        let tokenizer =
-            TokenizerFiles { tokenizer: tokenizer.unwrap_or_default(), config: tokenizer_config, template };
+        let mut folder =
+            Folder { config: Config { model: config.unwrap_or_default(), generation }, ..Folder::default() };
+        let tokenizer = TokenizerFiles { tokenizer, config: tokenizer_config, template };
         folder.open_shards(dir, &mut problems)?;
         if problems.is_empty() { Ok((folder, tokenizer)) } else { Err(unusable(dir, problems)) }
     }
@@ -178,7 +176,12 @@ impl Folder {
         Ok(())
     }
 
-    fn open_shard(&mut self, dir: Checkpoint<'_>, name: &str, problems: &mut Vec<String>) -> Result<(), Error> {
+    fn open_shard(
+        &mut self,
+        dir: Checkpoint<'_>,
+        name: &str,
+        problems: &mut Vec<String>,
+    ) -> Result<(), Error> {
         let bytes = dir.map(name)?;
         match tensors(&bytes) {
             Ok(found) => {
@@ -211,8 +214,16 @@ impl Folder {
     }
 }
 
+/// Lines of an error at most.
+const MAX_LINES: usize = 50;
+
 /// The error of a folder.
-pub(super) fn unusable(dir: Checkpoint<'_>, problems: Vec<String>) -> Error {
+pub(super) fn unusable(dir: Checkpoint<'_>, mut problems: Vec<String>) -> Error {
+    let more = problems.len().saturating_sub(MAX_LINES);
+    if more > 0 {
+        problems.truncate(MAX_LINES);
+        problems.push(format!("… and {more} more"));
+    }
     Error::Checkpoint { folder: dir.path(), problems }
 }
 
@@ -254,13 +265,32 @@ pub(super) fn parse_index(text: &str) -> Result<BTreeMap<String, String>, String
         weight_map: BTreeMap<String, String>,
     }
     let index: Index = serde_json::from_str(text).map_err(|e| format!("{INDEX} cannot be read: {e}"))?;
-    let outside = |name: &&String| {
-        name.contains(['/', '\\', ':', '\0']) || matches!(name.as_str(), "" | "." | "..")
-    };
+    let outside =
+        |name: &&String| name.contains(['/', '\\', ':', '\0']) || matches!(name.as_str(), "" | "." | "..");
     match index.weight_map.values().find(outside) {
         Some(name) => Err(format!("{INDEX}: {} is no name of a file in the folder", Shown(name))),
         None => Ok(index.weight_map),
     }
+}
+
+/// `tokenizer.json` from what some checkpoints have in its place; empty with a problem.
+fn slow_tokenizer(dir: Checkpoint<'_>, config: &Json, problems: &mut Vec<String>) -> Result<String, Error> {
+    let before = problems.len();
+    let vocab = json(dir, "vocab.json", problems)?;
+    let merges = text(dir, "merges.txt", problems)?;
+    let added = json(dir, "added_tokens.json", problems)?.unwrap_or_default();
+    let (Some(vocab), Some(merges)) = (vocab, merges) else {
+        if problems.len() == before {
+            problems
+                .push("tokenizer.json is missing, and so are vocab.json and merges.txt in its place".into());
+        }
+        return Ok(String::new());
+    };
+    let whole = SlowTokenizer { vocab, merges: &merges, config, added: &added }.whole();
+    Ok(whole.unwrap_or_else(|e| {
+        problems.push(e);
+        String::new()
+    }))
 }
 
 fn json(dir: Checkpoint<'_>, name: &str, problems: &mut Vec<String>) -> Result<Option<Json>, Error> {

@@ -106,10 +106,13 @@ pub fn convert(
 ///
 /// # Errors
 /// As for [`convert`].
-pub fn convert_to_memory(checkpoint: Checkpoint<'_>, options: &ConvertOptions) -> Result<(Vec<u8>, Converted), Error> {
+pub fn convert_to_memory(
+    checkpoint: Checkpoint<'_>,
+    options: &ConvertOptions,
+) -> Result<(Vec<u8>, Converted), Error> {
     let (files, tokenizer) = Folder::open(checkpoint)?;
-    let mut plan = Plan::new(&files, tokenizer, "model", options)
-        .map_err(|problems| unusable(checkpoint, problems))?;
+    let mut plan =
+        Plan::new(&files, tokenizer, "model", options).map_err(|problems| unusable(checkpoint, problems))?;
     let mut out = Vec::new();
     stream(&mut plan, &mut out, 0, &mut |_| true).map_err(|e| write_error(e, &checkpoint.path()))?;
     files.check()?;
@@ -136,7 +139,9 @@ fn report(plan: Plan<'_>, n_bytes: u64) -> Converted {
 fn n_bytes(t: &Planned<'_>) -> u64 {
     let (row, rows) = t.dims.split_first().map_or((0, &[][..]), |(row, rest)| (*row, rest));
     let bytes = rows.iter().try_fold(t.dtype.row_bytes(row).unwrap_or(0), |n, &d| n.checked_mul(d));
-    bytes.and_then(|n| n.checked_next_multiple_of(redraft_gguf::limits::DEFAULT_ALIGNMENT)).unwrap_or(u64::MAX)
+    bytes
+        .and_then(|n| n.checked_next_multiple_of(redraft_gguf::limits::DEFAULT_ALIGNMENT))
+        .unwrap_or(u64::MAX)
 }
 
 fn writer(plan: &Plan<'_>) -> Result<GgufWriter, GgufError> {

@@ -186,6 +186,9 @@ mod tests {
         assert_eq!(name.pattern, "model.layers.{N}.mlp.experts.{E}.up_proj.weight");
         assert_eq!((name.layer, name.expert), (Some(12), Some(3)));
         let name = Name::new("a.01.b.2.c.3.d.4");
-        assert_eq!((name.pattern.as_str(), name.layer, name.expert), ("a.01.b.{N}.c.{E}.d.4", Some(2), Some(3)));
+        assert_eq!(
+            (name.pattern.as_str(), name.layer, name.expert),
+            ("a.01.b.{N}.c.{E}.d.4", Some(2), Some(3))
+        );
     }
 }

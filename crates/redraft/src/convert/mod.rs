@@ -8,6 +8,7 @@ mod plan;
 mod quantize;
 mod recipe;
 mod rows;
+mod slow_tokenizer;
 pub(crate) mod tables;
 mod tokenizer_json;
 

@@ -55,10 +55,13 @@ impl<'a> Plan<'a> {
         metadata.set("general.architecture", arch.name);
         metadata.set("general.type", "model");
         metadata.set("general.name", options.name.as_deref().unwrap_or(name));
-        let rows = places.values().find(|p| p[0].3 == Rows::Same && is_embedding(hf, p[0].1));
-        let rows = rows.and_then(|p| p[0].2.shape.first().copied()).filter(|&n| (1..1 << 24).contains(&n));
+        let rows = places
+            .iter()
+            .find(|((_, gguf), _)| gguf == EMBEDDING)
+            .and_then(|(_, parts)| embedded(parts[0].2));
         if rows.is_none() {
-            problems.push(format!("{EMBEDDING} cannot be made: {} is missing or has no rows", embedding_name(hf)));
+            let name = hf.tensors().find(|t| t.gguf == EMBEDDING).map_or(EMBEDDING, |t| t.hf);
+            problems.push(format!("{name} is missing or has no rows, and with it the vocabulary"));
         }
         let vocab_len = rows.unwrap_or(1) as u32;
         for key in hf.keys.iter().copied().flatten() {
@@ -137,12 +140,10 @@ fn most(tensors: &[Planned<'_>]) -> DType {
     sums.into_iter().max_by_key(|&(_, n)| n).map_or(DType::F32, |(d, _)| d)
 }
 
-fn embedding_name(hf: &HfSpec) -> &'static str {
-    hf.tensors().find(|t| t.gguf == EMBEDDING).map_or(EMBEDDING, |t| t.hf)
-}
-
-fn is_embedding(hf: &HfSpec, name: &str) -> bool {
-    name == embedding_name(hf) || hf.other_name(name).is_some_and(|own| own == embedding_name(hf))
+/// Rows of an embedding, each of which has bytes.
+fn embedded(source: &Source) -> Option<u64> {
+    let rows = source.shape.first().copied().filter(|&n| n <= source.bytes.len() as u64);
+    rows.filter(|n| (1..1 << 24).contains(n))
 }
 
 /// Where each tensor goes, and how many go nowhere.
@@ -162,8 +163,14 @@ fn places<'a>(folder: &'a Folder, hf: &HfSpec, problems: &mut Vec<String>) -> (P
         if let Some(other) = &other {
             if let Some(there) = folder.tensors.get(other) {
                 // The same tensor twice: the values must be the same, too.
-                if (there.dtype, &there.shape) != (source.dtype, &source.shape) || there.bytes[..] != source.bytes[..] {
-                    problems.push(format!("{} is not what {} is, as it should be", Shown(name), Shown(other)));
+                if (there.dtype, &there.shape) != (source.dtype, &source.shape)
+                    || there.bytes[..] != source.bytes[..]
+                {
+                    problems.push(format!(
+                        "{} is not what {} is, as it should be",
+                        Shown(name),
+                        Shown(other)
+                    ));
                 }
                 left_out += 1;
                 continue;
@@ -189,20 +196,19 @@ fn places<'a>(folder: &'a Folder, hf: &HfSpec, problems: &mut Vec<String>) -> (P
             let layer = place.layer.filter(|_| t.hf.contains("{N}"));
             let gguf = layer.map_or_else(|| t.gguf.into(), |n| t.gguf.replace("{N}", &n.to_string()));
             let first = hf.tensors().position(|first| first.gguf == t.gguf).unwrap_or(at);
-            let order = layer.map_or(0, |n| n.saturating_add(1)).saturating_mul(1 << 10).saturating_add(first);
+            let order =
+                layer.map_or(0, |n| n.saturating_add(1)).saturating_mul(1 << 10).saturating_add(first);
             let expert = place.expert.filter(|_| t.hf.contains("{E}"));
             places.entry((order, gguf)).or_default().push((expert, name.as_str(), source, t.rows));
         }
     }
     if tied == Some(false) && !head {
         let name = hf.tensors().find(|t| t.gguf == OUTPUT).map_or(OUTPUT, |t| t.hf);
-        problems.push(format!("{name} is missing, and config.json says that the embedding does not stand in for it"));
+        problems.push(format!(
+            "{name} is missing, and config.json says that the embedding does not stand in for it"
+        ));
     }
-    let more = extra.len().saturating_sub(SHOWN);
-    problems.extend(extra.iter().take(SHOWN).map(|n| format!("{} is nothing that this architecture has", Shown(n))));
-    if more > 0 {
-        problems.push(format!("… and {more} more such tensors"));
-    }
+    problems.extend(extra.iter().map(|n| format!("{} is nothing that this architecture has", Shown(n))));
     (places, left_out)
 }
 
@@ -262,7 +268,13 @@ fn planned<'a>(
         Some(n) => format!("{name} and its kind, {n} in all"),
         None => name.to_owned(),
     };
-    Ok(Planned { name: gguf, from, dims, dtype, data: Data::Sources(parts.iter().map(|p| p.2).collect(), order) })
+    Ok(Planned {
+        name: gguf,
+        from,
+        dims,
+        dtype,
+        data: Data::Sources(parts.iter().map(|p| p.2).collect(), order),
+    })
 }
 
 /// The architecture of a checkpoint.
@@ -274,9 +286,11 @@ fn architecture(
     let names = || known().map(|(a, _)| a.name).collect::<Vec<_>>().join(", ");
     if let Some(asked) = &options.arch {
         let found = known().find(|(a, _)| a.name == asked);
-        return found.ok_or_else(|| vec![format!("--arch: expected one of {}, found {}", names(), Shown(asked))]);
+        return found
+            .ok_or_else(|| vec![format!("--arch: expected one of {}, found {}", names(), Shown(asked))]);
     }
-    let stated = folder.config.get(&["architectures"]).and_then(|(_, a)| a.get(0)?.as_str()).unwrap_or_default();
+    let stated =
+        folder.config.get(&["architectures"]).and_then(|(_, a)| a.get(0)?.as_str()).unwrap_or_default();
     let kind = folder.config.get(&["model_type"]).and_then(|(_, t)| t.as_str()).unwrap_or_default();
     let by_class = known().find(|(_, hf)| hf.classes.contains(&stated));
     let by_type = || known().find(|(_, hf)| stated.is_empty() && hf.model_types.contains(&kind));
@@ -285,7 +299,9 @@ fn architecture(
     }
     let what = match (stated, kind) {
         ("", "") => "config.json names no architecture".to_owned(),
-        _ => format!("config.json: architecture {} (`model_type` {}) is not known", Shown(stated), Shown(kind)),
+        _ => {
+            format!("config.json: architecture {} (`model_type` {}) is not known", Shown(stated), Shown(kind))
+        }
     };
     let lines = vec![format!("{what}; known: {}; `--arch NAME` takes it for one of these", names())];
     // A class is compared with classes, and a kind with kinds.
@@ -300,7 +316,8 @@ fn architecture(
 
 /// What is not as the architecture would have it.
 fn differences(folder: &Folder, arch: &ArchSpec, hf: &HfSpec) -> Vec<String> {
-    let mut lines = vec![format!("the nearest is {} ({}), to which this is strange:", arch.name, hf.classes.join(", "))];
+    let mut lines =
+        vec![format!("the nearest is {} ({}), to which this is strange:", arch.name, hf.classes.join(", "))];
     let mut unknown = BTreeSet::new();
     let mut known = BTreeSet::new();
     for name in folder.tensors.keys().filter(|n| !hf.ignores(n)) {
@@ -316,7 +333,9 @@ fn differences(folder: &Folder, arch: &ArchSpec, hf: &HfSpec) -> Vec<String> {
     let settings = hf.keys.iter().copied().flatten();
     let problems = settings.filter_map(|k| folder.config.value(k, 1, Some(1), &mut Vec::new()).err());
     lines.extend(problems.map(|e| format!("  {e}")));
-    lines.extend(hf.demands.iter().copied().flatten().filter_map(|d| Some(format!("  {}", folder.config.refused(d)?))));
+    lines.extend(
+        hf.demands.iter().copied().flatten().filter_map(|d| Some(format!("  {}", folder.config.refused(d)?))),
+    );
     lines
 }
 

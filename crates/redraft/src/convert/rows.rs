@@ -43,7 +43,10 @@ impl Planned<'_> {
     ///
     /// # Errors
     /// Those of `write`; [`WriteError::Tensor`] where a value has no place in the type.
-    pub(super) fn write(&self, write: &mut dyn FnMut(&[u8]) -> Result<(), GgufError>) -> Result<(), WriteError> {
+    pub(super) fn write(
+        &self,
+        write: &mut dyn FnMut(&[u8]) -> Result<(), GgufError>,
+    ) -> Result<(), WriteError> {
         match &self.data {
             Data::Made(values) => {
                 let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
@@ -165,7 +168,8 @@ impl Converter {
         run: &[u8],
         write: &mut dyn FnMut(&[u8]) -> Result<(), GgufError>,
     ) -> Result<(), WriteError> {
-        let (Some(decoder), Some(encoder)) = (codec(self.from), codec(self.to).and_then(|c| c.encoder())) else {
+        let (Some(decoder), Some(encoder)) = (codec(self.from), codec(self.to).and_then(|c| c.encoder()))
+        else {
             return Ok(()); // `new` has asked
         };
         let size = |d: DType| d.info().map_or(1, |i| i.block_bytes);
@@ -180,7 +184,9 @@ impl Converter {
             if self.to == DType::F16 {
                 // The first that would become infinite.
                 if let Some(large) = self.values.iter().find(|x| x.is_finite() && x.abs() >= 65_520.0) {
-                    return Err(WriteError::Tensor(format!("has the value {large}, too large for F16: take BF16 or F32")));
+                    return Err(WriteError::Tensor(format!(
+                        "has the value {large}, too large for F16: take BF16 or F32"
+                    )));
                 }
             }
             encoder.quantize(&self.values, None, &mut self.bytes);
@@ -247,13 +253,17 @@ mod tests {
         assert_eq!(written(&s, RowOrder::Same, DType::F16).unwrap(), [0, 0x3c, 0, 0xb8, 0xff, 0x7b]);
         assert_eq!(written(&s, RowOrder::Same, DType::BF16).unwrap(), [0x80, 0x3f, 0, 0xbf, 0x80, 0x47]);
         let large = source(&[1], &[65_520.0]);
-        assert!(matches!(written(&large, RowOrder::Same, DType::F16), Err(WriteError::Tensor(e)) if e.contains("65520")));
+        assert!(
+            matches!(written(&large, RowOrder::Same, DType::F16), Err(WriteError::Tensor(e)) if e.contains("65520"))
+        );
         assert!(written(&source(&[1], &[f32::INFINITY]), RowOrder::Same, DType::F16).is_ok());
     }
 
     #[test]
     fn shapes_without_elements_or_halves_are_refused() {
-        for (shape, rows) in [(&[0, 4][..], Rows::Same), (&[3, 3, 2], Rows::Half(0)), (&[4], Rows::Paired("x"))] {
+        for (shape, rows) in
+            [(&[0, 4][..], Rows::Same), (&[3, 3, 2], Rows::Half(0)), (&[4], Rows::Paired("x"))]
+        {
             assert!(dims(shape, rows, None).is_err(), "{shape:?}");
         }
         assert_eq!(dims(&[], Rows::Same, None).unwrap(), [1]);

@@ -1,6 +1,6 @@
 //! Names and settings that several families share.
 
-use super::hf::{Demand, Fixed, Setting, Key, Rows, Tensor, demand, key, same};
+use super::hf::{Demand, Fixed, Key, Rows, Setting, Tensor, demand, key, same};
 
 /// Qwen's and Llama's names outside of layers.
 pub(crate) const BASE: &[Tensor] = &[
@@ -39,7 +39,8 @@ pub(crate) const DENSE: &[Tensor] = &[
 ];
 
 /// The router of experts.
-pub(crate) const ROUTER: &[Tensor] = &[same("model.layers.{N}.mlp.gate.weight", "blk.{N}.ffn_gate_inp.weight")];
+pub(crate) const ROUTER: &[Tensor] =
+    &[same("model.layers.{N}.mlp.gate.weight", "blk.{N}.ffn_gate_inp.weight")];
 
 /// Experts, one by one or, as newer versions keep them, as stacks in which gate and up are one.
 pub(crate) const EXPERTS: &[Tensor] = &[

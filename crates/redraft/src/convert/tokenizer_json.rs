@@ -151,7 +151,10 @@ pub(super) fn add_tokenizer(
         meta.set(key::ADD_SPACE_PREFIX, false);
     }
     let stated = files.config.get("add_bos_token").and_then(Json::as_bool);
-    meta.set(key::ADD_BOS, wanted.add_bos.or(stated).unwrap_or_else(|| begins_with_bos(&file.post_processor)));
+    meta.set(
+        key::ADD_BOS,
+        wanted.add_bos.or(stated).unwrap_or_else(|| begins_with_bos(&file.post_processor)),
+    );
     meta.set(key::TOKENIZER_JSON, files.tokenizer);
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
@@ -246,19 +249,24 @@ impl<'a> Vocab<'a> {
             ids: HashMap::with_capacity(file.model.vocab.len()),
         };
         // In the order of the ids, so that the same file gives the same error.
-        let mut model: Vec<(u32, &str)> = file.model.vocab.iter().map(|(text, &id)| (id, text.as_str())).collect();
+        let mut model: Vec<(u32, &str)> =
+            file.model.vocab.iter().map(|(text, &id)| (id, text.as_str())).collect();
         model.sort_unstable();
         let is_byte = |text: &str| {
             let digits = text.strip_prefix("<0x").and_then(|t| t.strip_suffix('>'));
             byte_tokens && digits.is_some_and(|d| d.len() == 2 && u8::from_str_radix(d, 16).is_ok())
         };
-        let plain = |(id, text)| (id, text, if is_byte(text) { token_type::BYTE } else { token_type::NORMAL });
+        let plain =
+            |(id, text)| (id, text, if is_byte(text) { token_type::BYTE } else { token_type::NORMAL });
         let added = file.added_tokens.iter().map(|a| {
             (a.id, a.content.as_str(), if a.special { token_type::CONTROL } else { token_type::USER_DEFINED })
         });
         for (id, text, kind) in model.into_iter().map(plain).chain(added) {
             let Some(place) = vocab.texts.get_mut(id as usize) else {
-                problems.push(format!("tokenizer.json: token {id}, {}, is outside the {rows} rows of the embedding", Shown(text)));
+                problems.push(format!(
+                    "tokenizer.json: token {id}, {}, is outside the {rows} rows of the embedding",
+                    Shown(text)
+                ));
                 continue;
             };
             if place.is_some_and(|there| there != text) {
@@ -279,21 +287,27 @@ impl<'a> Vocab<'a> {
     /// The tokens that the files name for something, by their keys.
     fn named(&self, config: &Json, settings: &Config, notes: &mut Vec<String>) -> Vec<(&'static str, u32)> {
         let mut found = Vec::new();
-        for (name, key) in
-            [("bos", key::BOS), ("eos", key::EOS), ("unk", key::UNKNOWN), ("pad", key::PAD), ("mask", key::MASK)]
-        {
+        for (name, key) in [
+            ("bos", key::BOS),
+            ("eos", key::EOS),
+            ("unk", key::UNKNOWN),
+            ("pad", key::PAD),
+            ("mask", key::MASK),
+        ] {
             let token = &config[format!("{name}_token")];
             let text = token.as_str().or_else(|| token["content"].as_str());
             let by_text = text.and_then(|t| {
                 let id = self.ids.get(t).copied();
                 if id.is_none() {
-                    let what = format!("tokenizer_config.json: `{name}_token` is {}, which is no token", Shown(t));
+                    let what =
+                        format!("tokenizer_config.json: `{name}_token` is {}, which is no token", Shown(t));
                     notes.push(format!("{what}; taking what config.json says"));
                 }
                 id
             });
             let stated = ids(settings, &format!("{name}_token_id")).first().copied();
-            let mask = || MASK_TEXTS.iter().find_map(|t| self.ids.get(t).copied()).filter(|_| key == key::MASK);
+            let mask =
+                || MASK_TEXTS.iter().find_map(|t| self.ids.get(t).copied()).filter(|_| key == key::MASK);
             // What is masked is the model's matter, the rest the tokenizer's.
             let id = if key == key::MASK { stated.or(by_text) } else { by_text.or(stated) };
             if let Some(id) = id.or_else(mask).filter(|&id| (id as usize) < self.texts.len()) {
@@ -306,7 +320,10 @@ impl<'a> Vocab<'a> {
         more.retain(|&id| Some(id) != eos && (id as usize) < self.texts.len());
         more.dedup();
         if more.len() > 2 {
-            notes.push(format!("{} tokens end an answer; the file names the end of sequence and the first two", more.len() + 1));
+            notes.push(format!(
+                "{} tokens end an answer; the file names the end of sequence and the first two",
+                more.len() + 1
+            ));
         }
         found.extend([key::EOT, key::EOM].into_iter().zip(more));
         found
@@ -341,11 +358,16 @@ fn template(files: &TokenizerFiles) -> Result<(Option<String>, Vec<Named>), Stri
     let mut default = stated.as_str().map(str::to_owned);
     for entry in stated.as_array().into_iter().flatten() {
         let (Some(name), Some(text)) = (entry["name"].as_str(), entry["template"].as_str()) else {
-            return Err("tokenizer_config.json: an entry of `chat_template` has no `name` or no `template`".into());
+            return Err(
+                "tokenizer_config.json: an entry of `chat_template` has no `name` or no `template`".into()
+            );
         };
         match name {
             "default" => default = Some(text.into()),
-            _ => others.push((name.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').collect(), text.into())),
+            _ => others.push((
+                name.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').collect(),
+                text.into(),
+            )),
         }
     }
     Ok((files.template.clone().or(default), others))

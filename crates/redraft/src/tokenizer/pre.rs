@@ -210,6 +210,14 @@ pub(crate) fn gpt2_pattern() -> String {
     [GPT2, WHITE_SPACE].concat()
 }
 
+/// The pattern of a name as a `tokenizer.json` has it; None where it takes more than one.
+pub(crate) fn pattern_of(name: &str) -> Option<String> {
+    match find(name)?.steps {
+        [Words(own)] => Some([own, WHITE_SPACE].concat()),
+        _ => None,
+    }
+}
+
 /// The name of the way that splits by the pattern of a `tokenizer.json`; `preferred` is taken among those that split alike.
 pub(crate) fn of_pattern(pattern: &str, ignore_merges: bool, preferred: &str) -> Option<&'static str> {
     // Possessive repetition makes these patterns faster and matches the same.

@@ -9,12 +9,12 @@ use serde_json::{Map, Value as Json, json};
 /// How a checkpoint is written.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Style {
-    /// Files of tensors; 0 is one without an index.
-    pub(crate) shards: usize,
     /// Experts as stacks, gate and up in one.
     pub(crate) fused: bool,
     /// Merges as texts and not as pairs, special tokens as objects, the template in `tokenizer_config.json`.
     pub(crate) old: bool,
+    /// The tokenizer as `vocab.json` and `merges.txt`.
+    pub(crate) slow: bool,
     /// Without the output head, which is said to be the embedding.
     pub(crate) tied: bool,
 }
@@ -31,6 +31,8 @@ pub(crate) struct Files {
     pub(crate) tokenizer_config: Json,
     pub(crate) template: Option<String>,
     pub(crate) tensors: Vec<Tensor>,
+    /// Others, by their names.
+    pub(crate) more: Vec<(&'static str, String)>,
 }
 
 impl Files {
@@ -50,20 +52,40 @@ impl Files {
         if style.old {
             tokenizer_config["chat_template"] = template.clone().into();
         }
+        let mut tokenizer = tokenizer(meta, style.old);
+        let mut more = Vec::new();
+        if style.slow {
+            let whole = tokenizer.take();
+            let model = &whole["model"];
+            let merge = |m: &Json| {
+                m.as_str().map_or_else(|| format!("{} {}", text(&m[0]), text(&m[1])), str::to_owned)
+            };
+            let merges: Vec<String> = model["merges"].as_array().unwrap().iter().map(merge).collect();
+            more.push(("vocab.json", model["vocab"].to_string()));
+            more.push(("merges.txt", format!("#version: 0.2\n{}\n", merges.join("\n"))));
+            tokenizer_config["tokenizer_class"] = "Qwen2Tokenizer".into();
+            let added = whole["added_tokens"].as_array().unwrap();
+            let (first, last) = added.split_at(added.len() - 1);
+            tokenizer_config["added_tokens_decoder"] =
+                first.iter().map(|t| (t["id"].to_string(), t.clone())).collect::<Map<_, _>>().into();
+            let last = last.iter().map(|t| (text(&t["content"]).to_owned(), t["id"].clone()));
+            more.push(("added_tokens.json", Json::Object(last.collect()).to_string()));
+        }
         Files {
             config,
             generation: generation(meta),
-            tokenizer: tokenizer(meta, style.old),
+            tokenizer,
             tokenizer_config,
             template: template.filter(|_| !style.old),
             tensors,
+            more,
         }
     }
 
     /// By the names of the files.
     pub(crate) fn in_memory(&self, shards: usize) -> BTreeMap<String, Bytes> {
         let mut out = BTreeMap::new();
-        let mut put = |name: &str, bytes: Vec<u8>| out.insert(name.to_owned(), Bytes::from(bytes));
+        let mut put = |name: &str, bytes: Vec<u8>| drop(out.insert(name.to_owned(), Bytes::from(bytes)));
         for (name, content) in [
             ("config.json", &self.config),
             ("generation_config.json", &self.generation),
@@ -74,6 +96,7 @@ impl Files {
                 put(name, content.to_string().into_bytes());
             }
         }
+        self.more.iter().for_each(|(name, text)| put(name, text.clone().into_bytes()));
         if let Some(text) = &self.template {
             put("chat_template.jinja", text.clone().into_bytes());
         }
@@ -98,6 +121,10 @@ impl Files {
             std::fs::write(dir.join(name), &bytes[..]).unwrap();
         }
     }
+}
+
+fn text(x: &Json) -> &str {
+    x.as_str().unwrap()
 }
 
 /// The bytes of a safetensors file.
@@ -193,7 +220,8 @@ fn hf_name(arch: &str, gguf: &str) -> String {
         return root.into();
     }
     if let Some(rest) = gguf.strip_prefix("self_cond_") {
-        let rest = rest.replace("gate.", "gate_proj.").replace("up.", "up_proj.").replace("down.", "down_proj.");
+        let rest =
+            rest.replace("gate.", "gate_proj.").replace("up.", "up_proj.").replace("down.", "down_proj.");
         return format!("model.decoder.self_conditioning.{rest}");
     }
     let (layer, rest) = gguf.strip_prefix("blk.").unwrap().split_once('.').unwrap();
@@ -328,7 +356,9 @@ fn config(meta: &Metadata, arch: &str, g: &Gguf) -> Json {
     let block = meta.opt_u64("diffusion.canvas_length").unwrap();
     let moe = json!({"moe_intermediate_size": int("expert_feed_forward_length"), "norm_topk_prob": true});
     let own = match arch {
-        "dream" => json!({"architectures": ["DreamModel"], "model_type": "Dream", "mask_token_id": named("mask")}),
+        "dream" => {
+            json!({"architectures": ["DreamModel"], "model_type": "Dream", "mask_token_id": named("mask")})
+        }
         "llada-moe" => json!({
             "architectures": ["LLaDAMoEModelLM"], "model_type": "llada", "norm_topk_prob": null,
             "expert_intermediate_size": int("expert_feed_forward_length"), "intermediate_size": null,
@@ -394,8 +424,10 @@ fn tokenizer(meta: &Metadata, old: bool) -> Json {
             vocab.insert(text.into(), id.into());
         }
         if special {
-            added.push(json!({"id": id, "content": text, "single_word": false, "lstrip": false, "rstrip": false,
-                              "normalized": false, "special": kind == 3}));
+            added.push(
+                json!({"id": id, "content": text, "single_word": false, "lstrip": false, "rstrip": false,
+                              "normalized": false, "special": kind == 3}),
+            );
         }
     }
     let merge = |m: &str| -> Json {

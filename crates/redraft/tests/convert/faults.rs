@@ -40,7 +40,8 @@ fn an_unknown_architecture_names_the_nearest_and_what_is_strange() {
     files.config["architectures"] = json!(["DreamV2Model"]);
     files.config["model_type"] = "dream2".into();
     files.config["hidden_act"] = "relu".into();
-    tensor(&mut files, "model.layers.1.self_attn.q_proj.weight").0 = "model.layers.1.self_attn.qk_proj.weight".into();
+    tensor(&mut files, "model.layers.1.self_attn.q_proj.weight").0 =
+        "model.layers.1.self_attn.qk_proj.weight".into();
     files.config.as_object_mut().unwrap().remove("rms_norm_eps");
     assert_says(
         &files,
@@ -93,7 +94,10 @@ fn missing_and_strange_tensors_are_named_all_at_once() {
     // A layer more than config.json says.
     let mut files = dream();
     files.config["num_hidden_layers"] = 1.into();
-    assert_says(&files, &["nothing uses blk.1.attn_norm.weight (it is model.layers.1.input_layernorm.weight)"]);
+    assert_says(
+        &files,
+        &["nothing uses blk.1.attn_norm.weight (it is model.layers.1.input_layernorm.weight)"],
+    );
     let mut files = dream();
     files.tensors.retain(|t| t.0 != "model.embed_tokens.weight");
     assert_says(&files, &["model.embed_tokens.weight is missing"]);
@@ -122,7 +126,10 @@ fn shapes_and_types_that_do_not_fit_are_named() {
     let mut files = dream();
     let t = tensor(&mut files, "model.layers.0.self_attn.v_proj.weight");
     t.1 = vec![64, 512];
-    assert_says(&files, &["blk.0.attn_v.weight: expected the shape [256, 128], found [512, 64] (it is model.layers.0"]);
+    assert_says(
+        &files,
+        &["blk.0.attn_v.weight: expected the shape [256, 128], found [512, 64] (it is model.layers.0"],
+    );
     let mut files = dream();
     tensor(&mut files, "lm_head.weight").2 = DType::I16;
     assert_says(&files, &["lm_head.weight has the type I16: expected BF16, F16 or F32"]);
@@ -142,11 +149,17 @@ fn settings_that_mean_another_computation_are_refused() {
     let mut files = dream();
     files.config["rope_scaling"] = json!({"type": "yarn", "factor": 4.0});
     files.config["quantization_config"] = json!({"quant_method": "fp8"});
-    assert_says(&files, &["`rope_scaling`: expected false, found {\"type\"", "`quantization_config`: expected null"]);
+    assert_says(
+        &files,
+        &["`rope_scaling`: expected false, found {\"type\"", "`quantization_config`: expected null"],
+    );
     let mut files = moe();
     files.config["norm_topk_prob"] = false.into();
     files.config["num_experts_per_tok"] = "8".into();
-    assert_says(&files, &["`norm_topk_prob`: expected true, found false", "`num_experts_per_tok`: expected an integer"]);
+    assert_says(
+        &files,
+        &["`norm_topk_prob`: expected true, found false", "`num_experts_per_tok`: expected an integer"],
+    );
     let options = ConvertOptions { block_len: Some(8), ..ConvertOptions::default() };
     let e = converted(&dream(), 0, &options).unwrap_err().to_string();
     assert!(e.contains("--block-length: dream does not read in blocks"), "{e}");
@@ -194,18 +207,27 @@ fn folders_that_are_not_whole_say_what_is_missing() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().join("in");
     std::fs::create_dir(&dir).unwrap();
-    assert_folder_says(&dir, &["config.json is missing", "neither model.safetensors nor model.safetensors.index.json"]);
+    assert_folder_says(
+        &dir,
+        &["config.json is missing", "neither model.safetensors nor model.safetensors.index.json"],
+    );
     dream().save(&dir, 3);
     let second = dir.join("model-00002-of-00003.safetensors");
     let whole = std::fs::read(&second).unwrap();
     std::fs::write(&second, &whole[..whole.len() - 100]).unwrap();
-    assert_folder_says(&dir, &["model-00002-of-00003.safetensors: no whole safetensors file", "may be a part of it"]);
+    assert_folder_says(
+        &dir,
+        &["model-00002-of-00003.safetensors: no whole safetensors file", "may be a part of it"],
+    );
     std::fs::write(&second, &whole[..20]).unwrap();
     assert_folder_says(&dir, &["model-00002-of-00003.safetensors: no whole safetensors file"]);
     std::fs::remove_file(&second).unwrap();
     assert_folder_says(&dir, &["index.json names model-00002-of-00003.safetensors, which is missing"]);
     std::fs::copy(dir.join("model-00001-of-00003.safetensors"), &second).unwrap();
-    assert_folder_says(&dir, &["model-00002-of-00003.safetensors: model.embed_tokens.weight is in another file, too"]);
+    assert_folder_says(
+        &dir,
+        &["model-00002-of-00003.safetensors: model.embed_tokens.weight is in another file, too"],
+    );
     std::fs::write(&second, crate::checkpoint::safetensors(&[])).unwrap();
     assert_folder_says(&dir, &["is in model-00002-of-00003.safetensors, which has no such tensor"]);
     let index = dir.join("model.safetensors.index.json");

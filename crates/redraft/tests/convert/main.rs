@@ -6,6 +6,7 @@ mod checkpoint;
 #[path = "../common/mod.rs"]
 mod common;
 mod faults;
+mod llama_cpp;
 
 use std::path::PathBuf;
 
@@ -47,11 +48,17 @@ fn is_extra(key: &str) -> bool {
 }
 
 fn assert_same(want: &Gguf, got: &Gguf, file: &str) {
-    for (key, value) in want.metadata().iter().filter(|(k, _)| !k.starts_with("general.") || k.ends_with("type")) {
+    for (key, value) in
+        want.metadata().iter().filter(|(k, _)| !k.starts_with("general.") || k.ends_with("type"))
+    {
         assert_eq!(got.metadata().get(key), Some(value), "{file}: {key}");
     }
-    let extra: Vec<&str> =
-        got.metadata().iter().map(|(k, _)| k).filter(|k| !want.metadata().contains(k) && !is_extra(k)).collect();
+    let extra: Vec<&str> = got
+        .metadata()
+        .iter()
+        .map(|(k, _)| k)
+        .filter(|k| !want.metadata().contains(k) && !is_extra(k))
+        .collect();
     assert_eq!(extra, [""; 0], "{file}");
     assert_eq!(want.tensors().len(), got.tensors().len(), "{file}");
     for t in want.tensors() {
@@ -67,8 +74,8 @@ fn checkpoints_of_all_architectures_become_their_models_bit_for_bit() {
     for file in MODELS {
         let want = model(file);
         for (i, fused) in [false, true].into_iter().enumerate() {
-            let style = Style { shards: 3 * i, fused, old: fused, tied: false };
-            let got = converted(&Files::new(&want, style), style.shards, &ConvertOptions::default())
+            let style = Style { fused, old: fused, ..Style::default() };
+            let got = converted(&Files::new(&want, style), 3 * i, &ConvertOptions::default())
                 .unwrap_or_else(|e| panic!("{file}: {e}"));
             assert_same(&want, &got, file);
         }
@@ -101,6 +108,19 @@ fn qwen_2_as_a_diffusion_model_reads_whole_or_in_blocks() {
     }
 }
 
+#[test]
+fn the_page_names_every_architecture_and_its_checkpoints() {
+    let page = std::fs::read_to_string(common::testdata().join("../docs/convert.md")).unwrap();
+    for arch in redraft::arch::ARCHS {
+        let Some(hf) = arch.hf else { continue };
+        let row = page.lines().find(|l| l.starts_with(&format!("| `{}` |", arch.name)));
+        let row = row.unwrap_or_else(|| panic!("no row of {}", arch.name));
+        for name in hf.classes.iter().chain(hf.model_types) {
+            assert!(row.contains(&format!("`{name}`")), "{}: {name}", arch.name);
+        }
+    }
+}
+
 /// The goldens of each architecture, by the file that came out.
 #[test]
 fn converted_models_pass_the_goldens() {
@@ -109,7 +129,8 @@ fn converted_models_pass_the_goldens() {
     let all = [all, common::cases("llada2", |_| true)].concat();
     for path in MODELS {
         let file = path.rsplit('/').next().unwrap();
-        let short = |name: &str| ["decode", "two-token", "forward", "cached"].iter().any(|c| name.ends_with(c));
+        let short =
+            |name: &str| ["decode", "two-token", "forward", "cached"].iter().any(|c| name.ends_with(c));
         let cases: Vec<_> = all.iter().filter(|(name, _)| short(name)).cloned().collect();
         let files = Files::new(&model(path), Style { fused: true, ..Style::default() });
         let gguf = converted(&files, 2, &ConvertOptions::default()).unwrap();
@@ -121,7 +142,11 @@ fn converted_models_pass_the_goldens() {
 
 #[test]
 fn matrices_take_the_type_that_is_asked_for() {
-    for path in ["oracle/models/dg-mini.F32.gguf", "oracle/models/llada-tiny.BF16.gguf", "oracle/models/rnd1-tiny.BF16.gguf"] {
+    for path in [
+        "oracle/models/dg-mini.F32.gguf",
+        "oracle/models/llada-tiny.BF16.gguf",
+        "oracle/models/rnd1-tiny.BF16.gguf",
+    ] {
         let file = path.rsplit('/').next().unwrap();
         let files = Files::new(&model(path), Style::default());
         for (dtype, id) in [(DType::F32, 0), (DType::F16, 1), (DType::BF16, 32)] {
@@ -168,7 +193,9 @@ fn what_is_saved_twice_or_is_for_images_is_left_out() {
     let shared = |n: &str| n.starts_with("model.decoder.layers.") && !n.ends_with("layer_scalar");
     let shared = files.tensors.iter().filter(|t| shared(&t.0));
     let copies: Vec<_> = shared
-        .map(|t| (t.0.replace("model.decoder.", "model.encoder.language_model."), t.1.clone(), t.2, t.3.clone()))
+        .map(|t| {
+            (t.0.replace("model.decoder.", "model.encoder.language_model."), t.1.clone(), t.2, t.3.clone())
+        })
         .collect();
     files.tensors.extend(copies);
     files.tensors.push(("model.encoder.vision_tower.patch.weight".into(), vec![1], DType::F32, vec![0; 4]));
@@ -179,9 +206,19 @@ fn what_is_saved_twice_or_is_for_images_is_left_out() {
     alone.tensors.retain(|t| !t.0.starts_with("model.decoder.layers.") || t.0.ends_with("layer_scalar"));
     assert_eq!(converted(&alone, 0, &ConvertOptions::default()).unwrap().bytes()[..], plain.bytes()[..]);
     // Copies that differ are another model.
-    files.tensors.iter_mut().find(|t| t.0.ends_with("language_model.layers.1.mlp.up_proj.weight")).unwrap().3[0] ^= 1;
+    files
+        .tensors
+        .iter_mut()
+        .find(|t| t.0.ends_with("language_model.layers.1.mlp.up_proj.weight"))
+        .unwrap()
+        .3[0] ^= 1;
     let e = converted(&files, 0, &ConvertOptions::default()).unwrap_err().to_string();
-    assert!(e.contains("language_model.layers.1.mlp.up_proj.weight is not what model.decoder.layers.1.mlp.up_proj.weight"), "{e}");
+    assert!(
+        e.contains(
+            "language_model.layers.1.mlp.up_proj.weight is not what model.decoder.layers.1.mlp.up_proj.weight"
+        ),
+        "{e}"
+    );
 }
 
 #[test]
@@ -205,6 +242,29 @@ fn vocabularies_are_filled_up_and_ends_of_answers_are_all_named() {
     assert_eq!(meta.str("tokenizer.chat_template.tool_use").unwrap(), "b");
     let whole = meta.str("tokenizer.huggingface.json").unwrap();
     assert_eq!(serde_json::from_str::<serde_json::Value>(whole).unwrap(), files.tokenizer);
+}
+
+/// Dream's checkpoints have their tokenizer in Python alone.
+#[test]
+fn a_vocabulary_and_merges_stand_in_for_the_whole_tokenizer() {
+    let gguf = model("oracle/models/dream-tiny.F16.gguf");
+    let mut files = Files::new(&gguf, Style { slow: true, ..Style::default() });
+    let got = converted(&files, 0, &ConvertOptions::default()).unwrap();
+    assert_same(&gguf, &got, "dream-tiny");
+    let whole = got.metadata().str("tokenizer.huggingface.json").unwrap();
+    let theirs: tokenizers::Tokenizer = whole.parse().unwrap();
+    let ours = redraft::tokenizer::Tokenizer::from_gguf(got.metadata()).unwrap();
+    for text in ["It's what we've got; they're fine.", "cafe\u{301} 3.14\n\n  x", "<|mask|><|im_end|> 你好"]
+    {
+        let ids = ours.encode(text, redraft::tokenizer::Specials::Parse).unwrap();
+        assert_eq!(theirs.encode(text, false).unwrap().get_ids(), ids, "{text}");
+    }
+    files.tokenizer_config["tokenizer_class"] = "OddTokenizer".into();
+    let e = converted(&files, 0, &ConvertOptions::default()).unwrap_err().to_string();
+    assert!(e.contains("`tokenizer_class` is \"OddTokenizer\", known are Qwen2Tokenizer"), "{e}");
+    files.more.clear();
+    let e = converted(&files, 0, &ConvertOptions::default()).unwrap_err().to_string();
+    assert!(e.contains("tokenizer.json is missing, and so are vocab.json and merges.txt"), "{e}");
 }
 
 /// A folder, its copy in shards, and the file that comes out.
@@ -234,7 +294,10 @@ fn folders_give_the_same_file_in_one_piece_and_in_shards() {
     let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(left.len(), 6, "{left:?}");
     // The name is the folder's where nobody gives one.
-    convert(&dir.path().join("in-0"), &dir.path().join("x.gguf"), &ConvertOptions::default(), &mut |_, _| true).unwrap();
+    convert(&dir.path().join("in-0"), &dir.path().join("x.gguf"), &ConvertOptions::default(), &mut |_, _| {
+        true
+    })
+    .unwrap();
     let named = Gguf::open(&dir.path().join("x.gguf"), &Default::default()).unwrap();
     assert_eq!(named.metadata().str("general.name").unwrap(), "in-0");
 }
