@@ -404,9 +404,19 @@ pub fn checkpoint(data: &[u8]) {
         "tokenizer_config.json",
         "model.safetensors.index.json",
         "model.safetensors",
+        "added_tokens.json",
     ];
+    let name = names[usize::from(*which) % names.len()];
     let mut files = CHECKPOINT.clone();
-    files.insert(names[usize::from(*which) % names.len()].into(), content.to_vec().into());
+    if name == "added_tokens.json" {
+        // The tokenizer as Python has it.
+        files.remove("tokenizer.json");
+        let texts = ["vocab.json", "merges.txt", "tokenizer_config.json"];
+        let contents =
+            [r#"{"a":0,"b":1,"ab":2,"<|mask|>":3}"#, "a b", r#"{"tokenizer_class":"Qwen2Tokenizer"}"#];
+        files.extend(texts.map(String::from).into_iter().zip(contents.map(|c| c.as_bytes().to_vec().into())));
+    }
+    files.insert(name.into(), content.to_vec().into());
     let Ok((bytes, _)) = convert_to_memory(Checkpoint::Memory(&files), &ConvertOptions::default()) else {
         return;
     };

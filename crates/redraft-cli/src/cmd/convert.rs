@@ -1,9 +1,10 @@
 //! `redraft convert`: from a folder of Hugging Face's to a model file.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
+use anyhow::Context as _;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use redraft::arch::ARCHS;
 use redraft::convert::{ConvertOptions, convert};
@@ -11,7 +12,7 @@ use redraft::gguf::DType;
 use serde::Serialize;
 
 use crate::exit::Exit;
-use crate::files::refuse_no_place;
+use crate::files::{refuse_no_place, refuse_overwriting};
 use crate::interrupt;
 use crate::out::Out;
 use crate::ui::progress::{Bytes, human_bytes, human_time};
@@ -79,6 +80,19 @@ struct Report {
     notes: Vec<String>,
 }
 
+/// The files of the folder that are read, or may be: with --force one of them would be lost.
+fn inputs(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let about = || format!("cannot read {}", folder.display());
+    for entry in std::fs::read_dir(folder).with_context(about)? {
+        let path = entry.with_context(about)?.path();
+        if path.is_file() && path.extension().is_none_or(|e| !e.eq_ignore_ascii_case("gguf")) {
+            files.push(path);
+        }
+    }
+    Ok(files)
+}
+
 /// Runs the command.
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     refuse_no_place(&args.output)?;
@@ -87,6 +101,8 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
         args.folder.is_dir(),
         "{name} is no folder: expected one as `transformers` saves a model"
     );
+    let inputs = inputs(&args.folder)?;
+    refuse_overwriting(&args.output, &inputs.iter().map(|f| Some(f.as_path())).collect::<Vec<_>>())?;
     let options = ConvertOptions {
         dtype: DType::from_name(&args.file_type),
         arch: args.arch.clone(),

@@ -37,7 +37,8 @@ impl Config {
     pub fn size(&self, paths: &[&str]) -> Result<Option<u32>, String> {
         let Some((path, x)) = self.get(paths) else { return Ok(None) };
         // Python's JSON has 64.0 where somebody divided.
-        let whole = x.as_u64().or_else(|| x.as_f64().filter(|f| f.fract() == 0.0).map(|f| f as u64));
+        let whole =
+            x.as_u64().or_else(|| x.as_f64().filter(|f| f.fract() == 0.0 && *f >= 0.0).map(|f| f as u64));
         let fits = whole.and_then(|n| u32::try_from(n).ok());
         fits.map(Some).ok_or_else(|| wrong(path, "an integer from 0 to 2^32 - 1", x))
     }

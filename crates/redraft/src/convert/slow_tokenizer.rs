@@ -1,6 +1,9 @@
 //! `tokenizer.json` for checkpoints that have a tokenizer in Python alone: `vocab.json` and `merges.txt`, and the class says
 //! the rest.
 
+use std::collections::BTreeMap;
+
+use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 
 use crate::tokenizer::pre;
@@ -21,6 +24,43 @@ pub(super) struct SlowTokenizer<'a> {
     pub(super) added: &'a Json,
 }
 
+/// `tokenizer.json`, with all that other programs ask for.
+#[derive(Serialize)]
+struct Whole<'a> {
+    version: &'a str,
+    added_tokens: Vec<AddedToken<'a>>,
+    normalizer: Json,
+    pre_tokenizer: Json,
+    post_processor: Json,
+    decoder: Json,
+    model: Model<'a>,
+}
+
+#[derive(Serialize)]
+struct AddedToken<'a> {
+    id: u64,
+    content: &'a str,
+    single_word: bool,
+    lstrip: bool,
+    rstrip: bool,
+    normalized: bool,
+    special: bool,
+}
+
+#[derive(Serialize)]
+struct Model<'a> {
+    r#type: &'a str,
+    dropout: Option<f32>,
+    unk_token: Option<&'a str>,
+    continuing_subword_prefix: Option<&'a str>,
+    end_of_word_suffix: Option<&'a str>,
+    fuse_unk: bool,
+    byte_fallback: bool,
+    ignore_merges: bool,
+    vocab: Json,
+    merges: Vec<&'a str>,
+}
+
 impl SlowTokenizer<'_> {
     /// The same tokenizer as `tokenizer.json`.
     ///
@@ -37,44 +77,62 @@ impl SlowTokenizer<'_> {
                 known.join(", ")
             ));
         };
-        let mut added: Vec<(u64, Json)> = Vec::new();
-        let none = Map::new();
-        // Files list some of them twice.
-        for (id, token) in self.config["added_tokens_decoder"].as_object().unwrap_or(&none) {
-            if let (Ok(id), Some(text)) = (id.parse(), token["content"].as_str()) {
-                added.push((id, added_token(id, text, token)));
-            }
-        }
-        for (text, id) in self.added.as_object().unwrap_or(&none) {
-            if let Some(id) = id.as_u64().filter(|id| !added.iter().any(|a| a.0 == *id)) {
-                added.push((id, added_token(id, text, &Json::Null)));
-            }
-        }
-        added.sort_by_key(|a| a.0);
+        let byte_level = || json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false});
         let merges = self.merges.lines().filter(|l| !l.is_empty() && !l.starts_with("#version"));
-        let file = json!({
-            "version": "1.0",
-            "added_tokens": added.into_iter().map(|a| a.1).collect::<Vec<_>>(),
-            "normalizer": {"type": "NFC"},
-            "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+        let whole = Whole {
+            version: "1.0",
+            added_tokens: added_tokens(self.config, self.added),
+            normalizer: json!({"type": "NFC"}),
+            pre_tokenizer: json!({"type": "Sequence", "pretokenizers": [
                 {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false},
-                {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false},
-            ]},
-            "post_processor": null,
-            "decoder": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false},
-            "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
-                "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "ignore_merges": false,
-                "vocab": self.vocab, "merges": merges.collect::<Vec<_>>()},
-        });
-        Ok(file.to_string())
+                byte_level(),
+            ]}),
+            post_processor: Json::Null,
+            decoder: byte_level(),
+            model: Model {
+                r#type: "BPE",
+                dropout: None,
+                unk_token: None,
+                continuing_subword_prefix: None,
+                end_of_word_suffix: None,
+                fuse_unk: false,
+                byte_fallback: false,
+                ignore_merges: false,
+                merges: merges.collect(),
+                vocab: self.vocab,
+            },
+        };
+        serde_json::to_string(&whole).map_err(|e| format!("tokenizer.json cannot be made of vocab.json: {e}"))
     }
 }
 
+/// The tokens of `tokenizer_config.json`, and those that only `added_tokens.json` has, by id.
+fn added_tokens<'a>(config: &'a Json, added: &'a Json) -> Vec<AddedToken<'a>> {
+    let mut all = BTreeMap::new();
+    let objects = |x: &'a Json| x.as_object().into_iter().flat_map(Map::iter);
+    for (id, stated) in objects(&config["added_tokens_decoder"]) {
+        if let (Ok(id), Some(text)) = (id.parse(), stated["content"].as_str()) {
+            all.insert(id, added_token(id, text, stated));
+        }
+    }
+    for (text, id) in objects(added) {
+        if let Some(id) = id.as_u64() {
+            all.entry(id).or_insert_with(|| added_token(id, text, &Json::Null));
+        }
+    }
+    all.into_values().collect()
+}
+
 /// An added token, with what `tokenizer_config.json` says of it.
-fn added_token(id: u64, text: &str, stated: &Json) -> Json {
+fn added_token<'a>(id: u64, content: &'a str, stated: &Json) -> AddedToken<'a> {
     let flag = |name: &str, default| stated[name].as_bool().unwrap_or(default);
-    json!({
-        "id": id, "content": text, "single_word": flag("single_word", false), "lstrip": flag("lstrip", false),
-        "rstrip": flag("rstrip", false), "normalized": flag("normalized", false), "special": flag("special", true),
-    })
+    AddedToken {
+        id,
+        content,
+        single_word: flag("single_word", false),
+        lstrip: flag("lstrip", false),
+        rstrip: flag("rstrip", false),
+        normalized: flag("normalized", false),
+        special: flag("special", true),
+    }
 }

@@ -42,11 +42,13 @@ pub(crate) const DENSE: &[Tensor] = &[
 pub(crate) const ROUTER: &[Tensor] =
     &[same("model.layers.{N}.mlp.gate.weight", "blk.{N}.ffn_gate_inp.weight")];
 
-/// Experts, one by one or, as newer versions keep them, as stacks in which gate and up are one.
+/// Experts one by one, as stacks, or, as newer versions keep them, as stacks in which gate and up are one.
 pub(crate) const EXPERTS: &[Tensor] = &[
     same("model.layers.{N}.mlp.experts.{E}.gate_proj.weight", "blk.{N}.ffn_gate_exps.weight"),
     same("model.layers.{N}.mlp.experts.{E}.up_proj.weight", "blk.{N}.ffn_up_exps.weight"),
     same("model.layers.{N}.mlp.experts.{E}.down_proj.weight", "blk.{N}.ffn_down_exps.weight"),
+    same("model.layers.{N}.mlp.experts.gate_proj", "blk.{N}.ffn_gate_exps.weight"),
+    same("model.layers.{N}.mlp.experts.up_proj", "blk.{N}.ffn_up_exps.weight"),
     half("model.layers.{N}.mlp.experts.gate_up_proj", "blk.{N}.ffn_gate_exps.weight", 0),
     half("model.layers.{N}.mlp.experts.gate_up_proj", "blk.{N}.ffn_up_exps.weight", 1),
     same("model.layers.{N}.mlp.experts.down_proj", "blk.{N}.ffn_down_exps.weight"),

@@ -330,6 +330,9 @@ impl<'a> Vocab<'a> {
     }
 }
 
+/// Ids of a setting at most.
+const MAX_ENDS: usize = 64;
+
 /// Ids of a setting that is one number or several: all that the generation's settings have, and those of the model's.
 fn ids(settings: &Config, name: &str) -> Vec<u32> {
     let generation = format!("generation.{name}");
@@ -339,7 +342,8 @@ fn ids(settings: &Config, name: &str) -> Vec<u32> {
         let Some((_, found)) = settings.get(&[path]) else { continue };
         let one = std::slice::from_ref(found);
         let list = found.as_array().map_or(one, Vec::as_slice);
-        for id in list.iter().filter_map(Json::as_u64).filter_map(|id| u32::try_from(id).ok()) {
+        for id in list.iter().take(MAX_ENDS).filter_map(Json::as_u64).filter_map(|id| u32::try_from(id).ok())
+        {
             if !all.contains(&id) {
                 all.push(id);
             }

@@ -269,7 +269,7 @@ fn judge(
     let mut diagnosis = |rounding: Rounding, verdict: Option<Verdict>, tried: Vec<Tried>| {
         taps.iter_mut().for_each(|tap| tap.ratio = tap.theirs / tap.floors[rounding as usize]);
         let (worst, at) = worst(taps.iter().map(|tap| (tap.ratio, tap.name.as_str())));
-        let first = taps.iter().find(|tap| !(tap.ratio <= limit));
+        let first = taps.iter().find(|tap| tap.ratio > limit || tap.ratio.is_nan());
         let verdict = verdict.unwrap_or_else(|| match first {
             None => Verdict::Rounding { worst, at },
             Some(tap) => Verdict::Unexplained {

@@ -244,6 +244,26 @@ fn vocabularies_are_filled_up_and_ends_of_answers_are_all_named() {
     assert_eq!(serde_json::from_str::<serde_json::Value>(whole).unwrap(), files.tokenizer);
 }
 
+/// Stacks of experts that are three tensors.
+#[test]
+fn stacks_of_gates_and_ups_are_taken_as_they_are() {
+    let gguf = model("block-diffusion/models/sdar-moe-tiny.BF16.gguf");
+    let mut files = Files::new(&gguf, Style { fused: true, ..Style::default() });
+    files.tensors.retain(|t| !t.0.ends_with("gate_up_proj"));
+    for t in gguf.tensors().iter().filter(|t| t.name.contains("_gate_exps.") || t.name.contains("_up_exps."))
+    {
+        let (layer, kind) = t.name.strip_prefix("blk.").unwrap().split_once(".ffn_").unwrap();
+        let name = format!("model.layers.{layer}.mlp.experts.{}_proj", kind.replace("_exps.weight", ""));
+        files.tensors.push((
+            name,
+            t.dims.iter().rev().copied().collect(),
+            t.dtype,
+            gguf.tensor_bytes(t).to_vec(),
+        ));
+    }
+    assert_same(&gguf, &converted(&files, 0, &ConvertOptions::default()).unwrap(), "sdar-moe-tiny");
+}
+
 /// Dream's checkpoints have their tokenizer in Python alone.
 #[test]
 fn a_vocabulary_and_merges_stand_in_for_the_whole_tokenizer() {
