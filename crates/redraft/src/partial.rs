@@ -13,8 +13,8 @@ pub(crate) struct Partial {
 
 impl Partial {
     /// # Errors
-    /// Those of the file system; [`ErrorKind::AlreadyExists`] where `path` is no regular file: the rename at the end must not
-    /// replace a device or a pipe.
+    /// Those of the file system; [`ErrorKind::AlreadyExists`] where `path` is no regular file: the rename at the end
+    /// must not replace a device or a pipe.
     pub(crate) fn create(path: &Path) -> io::Result<Partial> {
         if fs::metadata(path).is_ok_and(|m| !m.is_file()) {
             return Err(io::Error::new(ErrorKind::AlreadyExists, "exists and is not a regular file"));

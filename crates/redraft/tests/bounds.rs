@@ -228,7 +228,7 @@ fn checkpoints() -> Vec<(&'static str, Vec<u8>)> {
         "an embedding of short rows",
         file(5, [safetensors(rows.as_bytes()), vec![0; 980_000]].concat()),
     ));
-    let gemma = r#"{"architectures":["DiffusionGemmaForBlockDiffusion"],"text_config":{"num_hidden_layers":1,"layer_types":["#;
+    let gemma = r#"{"architectures":["DiffusionGemmaForBlockDiffusion"],"text_config":{"layer_types":["#;
     let kind = |_| String::from(r#""full_attention""#);
     all.push(("a config of many layers", file(0, json(gemma, &kind, "]}}"))));
     all.push(("a config of many keys", file(0, json("{", &|n| format!(r#""{n:x}":[]"#), "}"))));

@@ -19,9 +19,10 @@ use crate::ui::progress::{Bytes, human_bytes, human_time};
 
 /// Convert a Hugging Face folder (safetensors) to a GGUF file.
 ///
-/// The folder is as `transformers` saves a model: config.json, tokenizer.json, model.safetensors or its shards with their
-/// index. The file holds everything: weights, settings of the model and of its sampler, tokenizer, chat template. Memory
-/// does not grow with the model. What is wrong with a folder is said at once, before the matrices are written.
+/// The folder is as `transformers` saves a model: config.json, tokenizer.json, model.safetensors or its shards with
+/// their index. The file holds everything: weights, settings of the model and of its sampler, tokenizer, chat
+/// template. Memory does not grow with the model. What is wrong with a folder is said at once, before the matrices
+/// are written.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     redraft convert Dream-v0-Instruct-7B dream.gguf\n  \

@@ -1,8 +1,9 @@
 //! Writes a checkpoint of `transformers` as a model file.
 //!
-//! Shards are mapped and tensors written one after another in pieces, so that memory does not grow with the model. The header
-//! and the vectors are written first and read back by the reader of model files, as it would read them to run the model:
-//! what does not fit is found before the matrices are written. The file has its name when all of it is there.
+//! Shards are mapped and tensors written one after another in pieces, so that memory does not grow with the model.
+//! The header and the vectors are written first and read back by the reader of model files, as it would read them to
+//! run the model: what does not fit is found before the matrices are written. The file has its name when all of it is
+//! there.
 
 use std::io::{BufWriter, ErrorKind, Seek as _, SeekFrom, Write};
 use std::path::Path;
@@ -58,8 +59,9 @@ pub struct Converted {
 /// writing by returning `false`.
 ///
 /// # Errors
-/// [`Error::Checkpoint`] with everything that is wrong with it, before anything is written; [`Error::Io`] where the file
-/// cannot be written or is there already; [`Error::Gguf`] where a shard is cut short meanwhile; [`Error::Interrupted`].
+/// [`Error::Checkpoint`] with everything that is wrong with it, before anything is written; [`Error::Io`] where the
+/// file cannot be written or is there already; [`Error::Gguf`] where a shard is cut short meanwhile;
+/// [`Error::Interrupted`].
 pub fn convert(
     folder: &Path,
     out: &Path,

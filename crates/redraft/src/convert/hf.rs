@@ -30,7 +30,8 @@ pub struct HfSpec {
     pub add_bos: Option<bool>,
 }
 
-/// A tensor under both names. `{N}` is the layer, and `{E}` the expert where experts stand one by one: they are stacked.
+/// A tensor under both names. `{N}` is the layer, and `{E}` the expert where experts stand one by one: they are
+/// stacked.
 #[derive(Debug, Clone, Copy)]
 pub struct Tensor {
     /// Name in the checkpoint.
@@ -79,8 +80,8 @@ pub(crate) const fn key(name: &'static str, from: Setting) -> Key {
     Key { name, from }
 }
 
-/// Where a value comes from. Settings are named by paths (`rope_parameters.rope_theta`), of which the first that is there and
-/// not null counts; those of `generation_config.json` begin with `generation.`.
+/// Where a value comes from. Settings are named by paths (`rope_parameters.rope_theta`), of which the first that is
+/// there and not null counts; those of `generation_config.json` begin with `generation.`.
 pub enum Setting {
     /// An integer that must be there.
     Size(&'static [&'static str]),

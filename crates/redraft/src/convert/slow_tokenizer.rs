@@ -1,5 +1,5 @@
-//! `tokenizer.json` for checkpoints that have a tokenizer in Python alone: `vocab.json` and `merges.txt`, and the class says
-//! the rest.
+//! `tokenizer.json` for checkpoints that have a tokenizer in Python alone: `vocab.json` and `merges.txt`, and the
+//! class says the rest.
 
 use std::collections::BTreeMap;
 
@@ -77,7 +77,6 @@ impl SlowTokenizer<'_> {
                 known.join(", ")
             ));
         };
-        let byte_level = || json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false});
         let merges = self.merges.lines().filter(|l| !l.is_empty() && !l.starts_with("#version"));
         let whole = Whole {
             version: "1.0",
@@ -104,6 +103,10 @@ impl SlowTokenizer<'_> {
         };
         serde_json::to_string(&whole).map_err(|e| format!("tokenizer.json cannot be made of vocab.json: {e}"))
     }
+}
+
+fn byte_level() -> Json {
+    json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false})
 }
 
 /// The tokens of `tokenizer_config.json`, and those that only `added_tokens.json` has, by id.

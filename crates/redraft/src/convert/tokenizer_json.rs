@@ -1,8 +1,8 @@
 //! From `tokenizer.json` and the files beside it to the keys `tokenizer.*`.
 //!
 //! The vocabulary is written as llama.cpp writes it: one text per row of the embedding, with the type of each, and
-//! `[PAD7]` of type *unused* where the tokenizer has no token 7. The whole `tokenizer.json` goes along, since the keys leave
-//! its normalizer out.
+//! `[PAD7]` of type *unused* where the tokenizer has no token 7. The whole `tokenizer.json` goes along, since the
+//! keys leave its normalizer out.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! Checkpoints as `transformers` saves them, made from the small models in `testdata`: the names of its tensors and settings
-//! are written down here once more, apart from those of the converter.
+//! Checkpoints as `transformers` saves them, made from the small models in `testdata`: the names of its tensors and
+//! settings are written down here once more, apart from those of the converter.
 
 use std::collections::BTreeMap;
 
@@ -328,7 +328,8 @@ fn config(meta: &Metadata, arch: &str, g: &Gguf) -> Json {
             merge(&mut text, own);
             return json!({
                 "architectures": ["DiffusionGemmaForBlockDiffusion"], "model_type": "diffusion_gemma",
-                "text_config": text, "vision_config": null, "canvas_length": meta.u32("diffusion.canvas_length").unwrap(),
+                "text_config": text, "vision_config": null,
+                "canvas_length": meta.u32("diffusion.canvas_length").unwrap(),
             });
         }
         "llada" => {
@@ -404,7 +405,8 @@ fn generation(meta: &Metadata) -> Json {
         "eos_token_id": [meta.u32("tokenizer.ggml.eos_token_id").unwrap()],
         "max_denoising_steps": meta.opt_u32("diffusion.eb_max_steps").unwrap(),
         "t_min": float("diffusion.eb_t_min"), "t_max": float("diffusion.eb_t_max"),
-        "sampler_config": {"_cls_name": "EntropyBoundSamplerConfig", "entropy_bound": float("diffusion.eb_entropy_bound")},
+        "sampler_config": {"_cls_name": "EntropyBoundSamplerConfig",
+                           "entropy_bound": float("diffusion.eb_entropy_bound")},
         "stability_threshold": meta.opt_u32("diffusion.eb_stability_threshold").unwrap(),
         "confidence_threshold": float("diffusion.eb_confidence_threshold"),
     })
@@ -443,14 +445,14 @@ fn tokenizer(meta: &Metadata, old: bool) -> Json {
     let pre = json!({"type": "Sequence", "pretokenizers": [
         {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false},
         {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false}]});
+    let words = json!({"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": false});
     let space = json!({"type": "Replace", "pattern": {"String": " "}, "content": "\u{2581}"});
     let bos = json!({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<bos>", "type_id": 0}},
         {"Sequence": {"id": "A", "type_id": 0}}], "pair": [], "special_tokens": {}});
     json!({
         "version": "1.0", "truncation": null, "padding": null, "added_tokens": added,
         "normalizer": if gemma { space } else { Json::Null },
-        "pre_tokenizer": if gemma { json!({"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious",
-                                           "invert": false}) } else { pre },
+        "pre_tokenizer": if gemma { words } else { pre },
         "post_processor": if gemma { bos } else { Json::Null }, "decoder": {"type": "ByteLevel"},
         "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
                   "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": gemma, "ignore_merges": false,
