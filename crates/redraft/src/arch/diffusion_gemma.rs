@@ -164,6 +164,8 @@ fn rope_factors(c: &Config) -> Result<Vec<f32>, String> {
 const DEMANDS: &[Demand] = &[
     demand(&["text_config.hidden_activation"], &["\"gelu_pytorch_tanh\""]),
     demand(&["text_config.attention_bias"], &["false"]),
+    // Pictures see themselves both ways; text does not.
+    demand(&["text_config.use_bidirectional_attention"], &["\"vision\""]),
     demand(&["text_config.rope_parameters.sliding_attention.rope_type"], &["\"default\""]),
     demand(&["text_config.rope_parameters.full_attention.rope_type"], &["\"proportional\""]),
     demand(&["quantization_config"], &[]),

@@ -138,6 +138,13 @@ pub struct Tap {
     pub ratio: f64,
 }
 
+impl Tap {
+    /// Whether it is further away than so many floors, or no number.
+    pub fn leaves(&self, limit: f64) -> bool {
+        self.ratio > limit || self.ratio.is_nan()
+    }
+}
+
 /// A mistake that was tried.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Tried {
@@ -269,7 +276,7 @@ fn judge(
     let mut diagnosis = |rounding: Rounding, verdict: Option<Verdict>, tried: Vec<Tried>| {
         taps.iter_mut().for_each(|tap| tap.ratio = tap.theirs / tap.floors[rounding as usize]);
         let (worst, at) = worst(taps.iter().map(|tap| (tap.ratio, tap.name.as_str())));
-        let first = taps.iter().find(|tap| tap.ratio > limit || tap.ratio.is_nan());
+        let first = taps.iter().find(|tap| tap.leaves(limit));
         let verdict = verdict.unwrap_or_else(|| match first {
             None => Verdict::Rounding { worst, at },
             Some(tap) => Verdict::Unexplained {
