@@ -4,6 +4,7 @@
 //!
 //! A new kind of input is a function here, a line in [`TARGETS`] and a file in `fuzz_targets/`.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{LazyLock, Mutex};
@@ -11,8 +12,9 @@ use std::sync::{LazyLock, Mutex};
 use redraft::chat::{
     AnswerParser, ChatError, ChatTemplate, Delta, FORMATS, Message, RenderOptions, on_large_stack,
 };
+use redraft::convert::{Checkpoint, ConvertOptions, convert_to_memory};
 use redraft::engine::{Philox, Request, generate};
-use redraft::gguf::{DType, Gguf, GgufWriter, Metadata, SplitName, Unpacked, codec};
+use redraft::gguf::{Bytes, DType, Gguf, GgufWriter, Metadata, SplitName, Unpacked, codec};
 use redraft::receipt::Receipt;
 use redraft::sampler::profile;
 use redraft::tokenizer::{Specials, Tokenizer};
@@ -42,6 +44,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "trace", run: trace, mutations: 300_000 },
     Target { name: "receipt", run: receipt, mutations: 100_000 },
     Target { name: "answer", run: answer, mutations: 50_000 },
+    Target { name: "checkpoint", run: checkpoint, mutations: 20_000 },
     Target { name: "split_name", run: split_name, mutations: 200_000 },
 ];
 
@@ -390,3 +393,87 @@ pub fn answer(data: &[u8]) {
         let _ = whole.to_message();
     }
 }
+
+/// One file of a checkpoint of `transformers`, the others being whole: the first byte says which. What is converted can be
+/// loaded, and its vocabulary is as long as its embedding.
+pub fn checkpoint(data: &[u8]) {
+    let Some((which, content)) = data.split_first() else { return };
+    let names = [
+        "config.json",
+        "generation_config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "model.safetensors.index.json",
+        "model.safetensors",
+        "added_tokens.json",
+    ];
+    let name = names[usize::from(*which) % names.len()];
+    let mut files = CHECKPOINT.clone();
+    if name == "added_tokens.json" {
+        // The tokenizer as Python has it.
+        files.remove("tokenizer.json");
+        let texts = ["vocab.json", "merges.txt", "tokenizer_config.json"];
+        let contents =
+            [r#"{"a":0,"b":1,"ab":2,"<|mask|>":3}"#, "a b", r#"{"tokenizer_class":"Qwen2Tokenizer"}"#];
+        files.extend(texts.map(String::from).into_iter().zip(contents.map(|c| c.as_bytes().to_vec().into())));
+    }
+    files.insert(name.into(), content.to_vec().into());
+    let Ok((bytes, _)) = convert_to_memory(Checkpoint::Memory(&files), &ConvertOptions::default()) else {
+        return;
+    };
+    let gguf = Gguf::from_bytes(bytes.into()).expect("it was written here");
+    let tokens = gguf.metadata().str_array("tokenizer.ggml.tokens").expect("it has tokens").len() as u64;
+    assert_eq!(gguf.tensor("token_embd.weight").map(|t| t.dims[1]), Some(tokens));
+}
+
+/// A checkpoint of one layer: a width of 8, 257 tokens, the last of them the mask.
+static CHECKPOINT: LazyLock<BTreeMap<String, Bytes>> = LazyLock::new(|| {
+    let config = r#"{"architectures":["A2DQwen3LMHeadModel"],"num_hidden_layers":1,"max_position_embeddings":64,
+        "hidden_size":8,"intermediate_size":4,"num_attention_heads":2,"num_key_value_heads":1,"head_dim":2,
+        "rope_theta":1e4,"rms_norm_eps":1e-6,"tie_word_embeddings":true,"eos_token_id":0}"#;
+    // Bytes as such vocabularies spell them.
+    let printable = |b: u32| matches!(b, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
+    let mut others = 0x100..;
+    let spelled = (0..256).map(|b| if printable(b) { Some(b) } else { others.next() });
+    let vocab: serde_json::Map<String, serde_json::Value> = spelled
+        .zip(0u32..)
+        .filter_map(|(c, id)| Some((char::from_u32(c?)?.to_string(), id.into())))
+        .collect();
+    let tokenizer = serde_json::json!({
+        "added_tokens": [{"id": 256, "content": "<|mask|>", "special": true}],
+        "pre_tokenizer": {"type": "ByteLevel"},
+        "model": {"type": "BPE", "vocab": vocab, "merges": []},
+    });
+    let layer = |name: &str| format!("model.layers.0.{name}.weight");
+    let shapes = [
+        ("model.embed_tokens.weight".into(), vec![257, 8]),
+        ("model.norm.weight".into(), vec![8]),
+        (layer("input_layernorm"), vec![8]),
+        (layer("post_attention_layernorm"), vec![8]),
+        (layer("self_attn.q_proj"), vec![4, 8]),
+        (layer("self_attn.k_proj"), vec![2, 8]),
+        (layer("self_attn.v_proj"), vec![2, 8]),
+        (layer("self_attn.o_proj"), vec![8, 4]),
+        (layer("self_attn.q_norm"), vec![2]),
+        (layer("self_attn.k_norm"), vec![2]),
+        (layer("mlp.gate_proj"), vec![4, 8]),
+        (layer("mlp.up_proj"), vec![4, 8]),
+        (layer("mlp.down_proj"), vec![8, 4]),
+    ];
+    let (mut header, mut at) = (serde_json::Map::new(), 0);
+    for (name, shape) in shapes {
+        let end = at + 2 * shape.iter().product::<usize>();
+        header.insert(name, serde_json::json!({"dtype": "BF16", "shape": shape, "data_offsets": [at, end]}));
+        at = end;
+    }
+    let header = serde_json::Value::Object(header).to_string();
+    let weights = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &vec![0; at]].concat();
+    let files = [
+        ("config.json", config.into()),
+        ("tokenizer.json", tokenizer.to_string().into()),
+        ("model.safetensors", weights),
+    ];
+    let files = BTreeMap::from(files.map(|(name, b): (&str, Vec<u8>)| (name.to_owned(), Bytes::from(b))));
+    convert_to_memory(Checkpoint::Memory(&files), &ConvertOptions::default()).expect("it is whole");
+    files
+});

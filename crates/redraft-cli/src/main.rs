@@ -42,6 +42,7 @@ fn main() -> ExitCode {
         Some(Command::Diagnose(args)) => cmd::diagnose::main(&args, out),
         Some(Command::Replay(args)) => cmd::replay::main(&args, out),
         Some(Command::Verify(args)) => cmd::verify::main(&args, out),
+        Some(Command::Convert(args)) => cmd::convert::main(&args, out),
         Some(Command::Synth(args)) => cmd::synth::main(&args, out),
         Some(Command::Bench(args)) => cmd::bench::main(&args, out),
     };

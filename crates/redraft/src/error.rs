@@ -72,6 +72,14 @@ pub enum Error {
         /// One line per tensor.
         problems: Vec<String>,
     },
+    /// A checkpoint that cannot be converted, with everything that is wrong with it.
+    #[error("{} cannot be converted:\n  {}", folder.display(), problems.join("\n  "))]
+    Checkpoint {
+        /// Where it is.
+        folder: PathBuf,
+        /// One line each.
+        problems: Vec<String>,
+    },
     /// A request that cannot be served as asked.
     #[error("{what}: expected {expected}, found {}", Shown(found))]
     Request {

@@ -13,6 +13,7 @@ mod file_type;
 pub mod fill;
 mod layers;
 pub mod model;
+mod partial;
 pub mod receipt;
 pub mod sampler;
 pub mod synth;

@@ -107,6 +107,7 @@ fn hostile() -> Vec<(&'static [&'static str], &'static str, Vec<u8>)> {
     inputs.extend(all(gguf_files(), &["gguf", "metadata", "tokenizer", "model"]));
     inputs.extend(all(traces(), &["trace"]));
     inputs.extend(all(texts(), &["text", "template", "split_name", "codecs"]));
+    inputs.extend(all(checkpoints(), &["checkpoint"]));
     inputs
 }
 
@@ -204,6 +205,48 @@ fn traces() -> Vec<(&'static str, Vec<u8>)> {
     all.push(("a trace of deep JSON", safetensors("[".repeat(900_000).as_bytes())));
     let bytes = safetensors(br#"{"a":{"dtype":"I8","shape":[999900],"data_offsets":[0,999900]}}"#);
     all.push(("a trace of small integers", [bytes, vec![1; 999_900]].concat()));
+    all
+}
+
+/// Files of checkpoints; the first byte says which.
+fn checkpoints() -> Vec<(&'static str, Vec<u8>)> {
+    let file = |which: u8, content: Vec<u8>| [vec![which], content].concat();
+    // A header's length is not a part of JSON.
+    let json = |before: &str, entry: &dyn Fn(u64) -> String, after: &str| {
+        entries(before, entry, after)[8..].to_vec()
+    };
+    let mut all: Vec<(&'static str, Vec<u8>)> =
+        traces().into_iter().map(|(what, x)| (what, file(5, x))).collect();
+    let expert = |n: u64| {
+        let name = format!("model.layers.0.mlp.experts.{n}.up_proj.weight");
+        format!(r#""{name}":{{"dtype":"BF16","shape":[0,8],"data_offsets":[0,0]}}"#)
+    };
+    all.push(("a shard of empty experts", file(5, entries("{", expert, "}"))));
+    let rows =
+        r#"{"model.embed_tokens.weight":{"dtype":"BF16","shape":[490000,1],"data_offsets":[0,980000]}}"#;
+    all.push((
+        "an embedding of short rows",
+        file(5, [safetensors(rows.as_bytes()), vec![0; 980_000]].concat()),
+    ));
+    let gemma = r#"{"architectures":["DiffusionGemmaForBlockDiffusion"],"text_config":{"layer_types":["#;
+    let kind = |_| String::from(r#""full_attention""#);
+    all.push(("a config of many layers", file(0, json(gemma, &kind, "]}}"))));
+    all.push(("a config of many keys", file(0, json("{", &|n| format!(r#""{n:x}":[]"#), "}"))));
+    all.push(("a deep config", file(0, b"[".repeat(900_000))));
+    let ends = json(r#"{"eos_token_id":["#, &|n| n.to_string(), "]}");
+    all.push(("ends of answers", file(1, ends)));
+    let vocab =
+        json(r#"{"model":{"type":"BPE","merges":[],"vocab":{"#, &|n| format!(r#""{n:x}":{n}"#), "}}}");
+    all.push(("a tokenizer of many tokens", file(2, vocab)));
+    let merges = json(r#"{"model":{"type":"BPE","vocab":{},"merges":["#, &|_| r#"["",""]"#.into(), "]}}");
+    all.push(("a tokenizer of many merges", file(2, merges)));
+    let template = |_| String::from(r#"{"name":"a","template":""}"#);
+    all.push(("many added tokens", file(6, json("{", &|n| format!(r#""{n:x}":{n}"#), "}"))));
+    all.push(("many templates", file(3, json(r#"{"chat_template":["#, &template, "]}"))));
+    all.push((
+        "an index of many names",
+        file(4, json(r#"{"weight_map":{"#, &|n| format!(r#""{n:x}":"{n:x}""#), "}}")),
+    ));
     all
 }
 

@@ -73,6 +73,7 @@ pub(crate) enum Command {
     Diagnose(cmd::diagnose::Args),
     Replay(cmd::replay::Args),
     Verify(cmd::verify::Args),
+    Convert(cmd::convert::Args),
     Synth(cmd::synth::Args),
     Bench(Box<cmd::bench::Args>),
 }

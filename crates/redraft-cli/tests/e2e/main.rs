@@ -2,6 +2,10 @@
 
 mod bench;
 mod chat;
+#[path = "../../../redraft/tests/convert/checkpoint.rs"]
+#[allow(dead_code, clippy::unwrap_used, reason = "helpers of another suite")]
+mod checkpoint;
+mod convert;
 mod diagnose;
 mod files;
 mod fill;

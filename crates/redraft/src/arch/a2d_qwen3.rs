@@ -5,6 +5,7 @@ use redraft_compute::op::RopeStyle;
 
 use super::ArchSpec;
 use super::masked::{self, Canvas, Family};
+use crate::convert::{HfSpec, Setting, key, tables};
 use crate::sampler::LOW_CONFIDENCE;
 
 pub(super) const SPEC: ArchSpec = ArchSpec {
@@ -15,6 +16,24 @@ pub(super) const SPEC: ArchSpec = ArchSpec {
     defaults: &[],
     tap_names: masked::TAP_NAMES,
     presets: crate::synth::A2D_QWEN3,
+    hf: Some(&HF),
+};
+
+const HF: HfSpec = HfSpec {
+    classes: &["A2DQwen3LMHeadModel"],
+    model_types: &["a2d-qwen3"],
+    tensors: &[tables::BASE, tables::HEAD_NORMS, tables::DENSE],
+    ignored: &[],
+    twins: &[],
+    made: &[],
+    keys: &[
+        tables::SIZES,
+        tables::UNSHIFTED,
+        &[key("diffusion.canvas_length", Setting::Block(tables::BLOCK, None))],
+    ],
+    demands: &[tables::PLAIN],
+    pre: "qwen2",
+    add_bos: None,
 };
 
 const FAMILY: Family = Family {

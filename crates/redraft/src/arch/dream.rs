@@ -5,6 +5,7 @@ use redraft_compute::op::RopeStyle;
 
 use super::ArchSpec;
 use super::masked::{self, Canvas, Family};
+use crate::convert::{HfSpec, tables};
 use crate::sampler::ENTROPY;
 
 pub(super) const SPEC: ArchSpec = ArchSpec {
@@ -15,6 +16,20 @@ pub(super) const SPEC: ArchSpec = ArchSpec {
     defaults: &[("temperature", 0.2), ("top_p", 0.95)],
     tap_names: masked::TAP_NAMES,
     presets: crate::synth::DREAM,
+    hf: Some(&HF),
+};
+
+const HF: HfSpec = HfSpec {
+    classes: &["DreamModel"],
+    model_types: &["Dream", "dream"],
+    tensors: &[tables::BASE, tables::BIASES, tables::DENSE],
+    ignored: &[],
+    twins: &[],
+    made: &[],
+    keys: &[tables::SIZES, tables::SHIFTED],
+    demands: &[tables::PLAIN],
+    pre: "qwen2",
+    add_bos: None,
 };
 
 const FAMILY: Family = Family {

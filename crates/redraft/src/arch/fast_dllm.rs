@@ -5,6 +5,7 @@ use redraft_compute::op::RopeStyle;
 
 use super::ArchSpec;
 use super::masked::{self, Canvas, Family};
+use crate::convert::{HfSpec, Setting, key, tables};
 use crate::sampler::THRESHOLD;
 
 pub(super) const SPEC: ArchSpec = ArchSpec {
@@ -16,6 +17,24 @@ pub(super) const SPEC: ArchSpec = ArchSpec {
     defaults: &[("threshold", 0.9), ("block_length", 8.0), ("top_p", 0.95)],
     tap_names: masked::TAP_NAMES,
     presets: crate::synth::FAST_DLLM,
+    hf: Some(&HF),
+};
+
+const HF: HfSpec = HfSpec {
+    classes: &["Fast_dLLM_QwenForCausalLM"],
+    model_types: &["Fast_dLLM_Qwen"],
+    tensors: &[tables::BASE, tables::BIASES, tables::DENSE],
+    ignored: &[],
+    twins: &[],
+    made: &[],
+    keys: &[
+        tables::SIZES,
+        tables::SHIFTED,
+        &[key("diffusion.canvas_length", Setting::Block(tables::BLOCK, Some(32)))],
+    ],
+    demands: &[tables::PLAIN],
+    pre: "qwen2",
+    add_bos: None,
 };
 
 const FAMILY: Family = Family {

@@ -19,6 +19,7 @@ pub(super) const SPEC: ArchSpec = ArchSpec {
     defaults: &[],
     tap_names: &[],
     presets: crate::synth::GEMMA4,
+    hf: None,
 };
 
 /// Rows of a step where nobody asks for another number, as many as a canvas of DiffusionGemma has.

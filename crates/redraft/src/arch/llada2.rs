@@ -5,10 +5,14 @@
 use std::fmt::Display;
 
 use redraft_compute::op::{ExpertGroups, RopeStyle, RouterScore, Routing, RoutingBlock};
+use redraft_gguf::Value;
 
 use super::masked::{self, Canvas, Family};
 use super::{ArchSpec, Hyper};
 use crate::Error;
+use crate::convert::{
+    Config, Demand, Fixed, HfSpec, Key, Setting, Tensor, demand, key, missing, same, tables,
+};
 use crate::layers::ExpertsKind;
 use crate::sampler::{THRESHOLD, names_commands};
 
@@ -25,7 +29,118 @@ pub(super) const SPEC: ArchSpec = ArchSpec {
     defaults: &[("threshold", 0.95), ("block_length", 0.0)],
     tap_names: masked::TAP_NAMES,
     presets: crate::synth::LLADA2,
+    hf: Some(&HF),
 };
+
+const HF: HfSpec = HfSpec {
+    classes: &["LLaDA2MoeModelLM"],
+    model_types: &["llada2_moe"],
+    tensors: &[TENSORS, tables::DENSE, EXPERTS, tables::EXPERTS],
+    ignored: &[],
+    twins: &[],
+    made: &[],
+    keys: &[
+        KEYS,
+        tables::UNSHIFTED,
+        &[key("diffusion.canvas_length", Setting::Block(tables::BLOCK, Some(32)))],
+    ],
+    demands: &[tables::PLAIN, DEMANDS],
+    pre: "bailingmoe2",
+    add_bos: None,
+};
+
+/// Ling's names.
+const TENSORS: &[Tensor] = &[
+    same("model.word_embeddings.weight", "token_embd.weight"),
+    same("model.norm.weight", "output_norm.weight"),
+    same(tables::HEAD, "output.weight"),
+    same("model.layers.{N}.input_layernorm.weight", "blk.{N}.attn_norm.weight"),
+    same("model.layers.{N}.attention.query_key_value.weight", "blk.{N}.attn_qkv.weight"),
+    same("model.layers.{N}.attention.query_layernorm.weight", "blk.{N}.attn_q_norm.weight"),
+    same("model.layers.{N}.attention.key_layernorm.weight", "blk.{N}.attn_k_norm.weight"),
+    same("model.layers.{N}.attention.dense.weight", "blk.{N}.attn_output.weight"),
+    same("model.layers.{N}.post_attention_layernorm.weight", "blk.{N}.ffn_norm.weight"),
+];
+
+const EXPERTS: &[Tensor] = &[
+    same("model.layers.{N}.mlp.gate.weight", "blk.{N}.ffn_gate_inp.weight"),
+    same("model.layers.{N}.mlp.gate.expert_bias", "blk.{N}.exp_probs_b.bias"),
+    same("model.layers.{N}.mlp.shared_experts.gate_proj.weight", "blk.{N}.ffn_gate_shexp.weight"),
+    same("model.layers.{N}.mlp.shared_experts.up_proj.weight", "blk.{N}.ffn_up_shexp.weight"),
+    same("model.layers.{N}.mlp.shared_experts.down_proj.weight", "blk.{N}.ffn_down_shexp.weight"),
+];
+
+const KEYS: &[Key] = &[
+    key("vocab_size", Setting::Vocab),
+    key("block_count", Setting::Size(&["num_hidden_layers"])),
+    key("context_length", Setting::Size(&["max_position_embeddings"])),
+    key("embedding_length", Setting::Size(&["hidden_size"])),
+    key("feed_forward_length", Setting::OptSize(&["intermediate_size"])),
+    key("attention.head_count", Setting::Size(&["num_attention_heads"])),
+    key("attention.head_count_kv", Setting::OptSize(&["num_key_value_heads"])),
+    key("attention.key_length", Setting::Made(|c| head_dim(c).map(|d| Some(d.into())))),
+    key("attention.value_length", Setting::Made(|c| head_dim(c).map(|d| Some(d.into())))),
+    key(ROTATED, Setting::Made(rotated)),
+    key("rope.freq_base", Setting::Float(&["rope_theta", "rope_parameters.rope_theta"])),
+    key("attention.layer_norm_rms_epsilon", Setting::Float(&["rms_norm_eps"])),
+    tables::NOT_CAUSAL,
+    key(
+        "leading_dense_block_count",
+        Setting::Made(|c| Ok(c.size(&["first_k_dense_replace"])?.map(Value::U32))),
+    ),
+    key("expert_count", Setting::Size(&["num_experts"])),
+    key("expert_used_count", Setting::Size(&["num_experts_per_tok"])),
+    key("expert_feed_forward_length", Setting::Size(&["moe_intermediate_size"])),
+    key(
+        "expert_shared_count",
+        Setting::Made(|c| Ok(Some(c.size(&["num_shared_experts"])?.unwrap_or(0).into()))),
+    ),
+    key(
+        "expert_shared_feed_forward_length",
+        Setting::OptSize(&["moe_shared_expert_intermediate_size", "moe_intermediate_size"]),
+    ),
+    key("expert_group_count", Setting::Size(&["n_group"])),
+    key("expert_group_used_count", Setting::Size(&["topk_group"])),
+    key("expert_gating_func", Setting::Always(Fixed::Size(SIGMOID as u32))),
+    key("expert_weights_norm", Setting::Flag(&["norm_topk_prob"], true)),
+    key("expert_weights_scale", Setting::Float(&["routed_scaling_factor"])),
+    // Of 2.2.
+    key(CAPACITY, Setting::OptSize(&["expert_capacity"])),
+    key(EXPERT_BLOCK, Setting::Made(expert_block)),
+    key("diffusion.delete_token_id", Setting::OptSize(&["delete_token_id"])),
+    key("diffusion.split_token_id", Setting::OptSize(&["split_token_id"])),
+];
+
+/// Where experts are chosen for a block together, it is a block of the canvas.
+fn expert_block(c: &Config) -> Result<Option<Value>, String> {
+    match c.size(&["expert_capacity"])? {
+        Some(_) => Ok(c.size(tables::BLOCK)?.map(Value::U32)),
+        None => Ok(None),
+    }
+}
+
+fn head_dim(c: &Config) -> Result<u32, String> {
+    match c.size(&["head_dim"])? {
+        Some(dim) if dim > 0 => Ok(dim),
+        _ => Ok(c.need(&["hidden_size"])? / c.need(&["num_attention_heads"])?),
+    }
+}
+
+fn rotated(c: &Config) -> Result<Option<Value>, String> {
+    let paths = &["partial_rotary_factor", "rope_parameters.partial_rotary_factor"];
+    match (c.float(paths)?, c.size(&["rotary_dim"])?) {
+        (Some(share), _) => Ok(Some(((f64::from(head_dim(c)?) * share) as u32).into())),
+        (None, Some(n)) => Ok(Some(n.into())),
+        (None, None) => Err(missing(paths)),
+    }
+}
+
+const DEMANDS: &[Demand] = &[
+    demand(&["use_bias"], &["false"]),
+    demand(&["use_qkv_bias"], &["false"]),
+    demand(&["use_qk_norm"], &["true"]),
+    demand(&["score_function"], &["\"sigmoid\""]),
+];
 
 const ROTATED: &str = "rope.dimension_count";
 

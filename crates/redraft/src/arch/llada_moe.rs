@@ -5,6 +5,7 @@ use redraft_compute::op::RopeStyle;
 
 use super::ArchSpec;
 use super::masked::{self, Canvas, Family};
+use crate::convert::{Demand, HfSpec, demand, tables};
 use crate::sampler::LOW_CONFIDENCE;
 
 pub(super) const SPEC: ArchSpec = ArchSpec {
@@ -15,7 +16,31 @@ pub(super) const SPEC: ArchSpec = ArchSpec {
     defaults: &[],
     tap_names: masked::TAP_NAMES,
     presets: crate::synth::LLADA_MOE,
+    hf: Some(&HF),
 };
+
+const HF: HfSpec = HfSpec {
+    classes: &["LLaDAMoEModelLM", "LLaDAMoEModel"],
+    model_types: &["llada_moe", "lladamoe"],
+    tensors: &[tables::BASE, tables::HEAD_NORMS, tables::ROUTER, tables::EXPERTS],
+    ignored: &[],
+    twins: &[],
+    made: &[],
+    keys: &[tables::SIZES, tables::EXPERT_SIZES, tables::UNSHIFTED],
+    demands: &[tables::PLAIN, RAW_WEIGHTS],
+    pre: "llada-moe",
+    add_bos: None,
+};
+
+/// Weights of experts are as the router gives them; whole heads rotate.
+const RAW_WEIGHTS: &[Demand] = &[
+    demand(&["norm_topk_prob"], &["false"]),
+    demand(&["moe_router_score_function"], &["\"softmax\""]),
+    demand(&["moe_router_enable_expert_bias"], &["false"]),
+    demand(&["routed_scaling_factor"], &["1"]),
+    demand(&["partial_rotary_factor"], &["1"]),
+    demand(&["clip_qkv"], &[]),
+];
 
 const FAMILY: Family = Family {
     name: "llada-moe",

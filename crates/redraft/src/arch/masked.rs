@@ -50,7 +50,8 @@ pub(super) const TAP_NAMES: &[(&str, &str)] =
     &[("Qcur", "Qcur_pos"), ("Kcur", "Kcur_pos"), ("ffn_moe_weights", "ffn_moe_weights_scaled")];
 
 /// Texts of mask tokens.
-const MASK_TEXTS: [&str; 6] = ["<|mask|>", "<|MASK|>", "|<MASK>|", "<|mdm_mask|>", "[MASK]", "<mask>"];
+pub(crate) const MASK_TEXTS: [&str; 6] =
+    ["<|mask|>", "<|MASK|>", "|<MASK>|", "<|mdm_mask|>", "[MASK]", "<mask>"];
 
 struct Masked {
     shape: Shape,

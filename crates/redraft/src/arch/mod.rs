@@ -14,11 +14,14 @@ mod rnd1;
 mod sdar;
 mod sdar_moe;
 
+pub(crate) use masked::MASK_TEXTS;
+
 use redraft_compute::op::{Distribution, Head};
 use redraft_compute::{ComputeError, KvLayout, ProgramBuilder, Val};
 use redraft_gguf::{Gguf, Metadata};
 
 use crate::Error;
+use crate::convert::HfSpec;
 use crate::layers::Rotary;
 use crate::sampler::{PromptWindow, SamplerSpec};
 use crate::weights::WeightLoader;
@@ -240,6 +243,8 @@ pub struct ArchSpec {
     pub tap_names: &'static [(&'static str, &'static str)],
     /// Shapes of well-known models, for `redraft synth`.
     pub presets: &'static [Preset],
+    /// What checkpoints of `transformers` look like, where `redraft convert` takes them.
+    pub hf: Option<&'static HfSpec>,
 }
 
 /// The shape of a well-known model: metadata and tensors, without weights.

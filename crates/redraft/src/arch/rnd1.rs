@@ -5,6 +5,7 @@ use redraft_compute::op::RopeStyle;
 
 use super::ArchSpec;
 use super::masked::{self, Canvas, Family};
+use crate::convert::{HfSpec, tables};
 use crate::sampler::ENTROPY_BOUND_MONOTONE;
 
 pub(super) const SPEC: ArchSpec = ArchSpec {
@@ -15,6 +16,20 @@ pub(super) const SPEC: ArchSpec = ArchSpec {
     defaults: &[],
     tap_names: masked::TAP_NAMES,
     presets: crate::synth::RND1,
+    hf: Some(&HF),
+};
+
+const HF: HfSpec = HfSpec {
+    classes: &["RND1LM"],
+    model_types: &["rnd1"],
+    tensors: &[tables::BASE, tables::HEAD_NORMS, tables::ROUTER, tables::EXPERTS],
+    ignored: &[],
+    twins: &[],
+    made: &[],
+    keys: &[tables::SIZES, tables::EXPERT_SIZES, tables::SHIFTED],
+    demands: &[tables::PLAIN, tables::RENORMALIZED],
+    pre: "qwen2",
+    add_bos: None,
 };
 
 const FAMILY: Family = Family {

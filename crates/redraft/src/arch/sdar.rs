@@ -4,6 +4,7 @@ use redraft_compute::op::RopeStyle;
 
 use super::ArchSpec;
 use super::masked::{self, Canvas, Family};
+use crate::convert::{HfSpec, Setting, key, tables};
 use crate::sampler::THRESHOLD;
 
 pub(super) const SPEC: ArchSpec = ArchSpec {
@@ -14,6 +15,24 @@ pub(super) const SPEC: ArchSpec = ArchSpec {
     defaults: DEFAULTS,
     tap_names: masked::TAP_NAMES,
     presets: crate::synth::SDAR,
+    hf: Some(&HF),
+};
+
+const HF: HfSpec = HfSpec {
+    classes: &["SDARForCausalLM"],
+    model_types: &["sdar"],
+    tensors: &[tables::BASE, tables::HEAD_NORMS, tables::DENSE],
+    ignored: &[],
+    twins: &[],
+    made: &[],
+    keys: &[
+        tables::SIZES,
+        tables::UNSHIFTED,
+        &[key("diffusion.canvas_length", Setting::Block(tables::BLOCK, Some(4)))],
+    ],
+    demands: &[tables::PLAIN],
+    pre: "qwen2",
+    add_bos: None,
 };
 
 /// The threshold of `generate.py` of the model's repository. A block is revealed as one, however long it is.

@@ -4,6 +4,7 @@ use redraft_compute::op::RopeStyle;
 
 use super::masked::{self, Canvas, Family};
 use super::{ArchSpec, sdar};
+use crate::convert::{HfSpec, Setting, key, tables};
 use crate::sampler::THRESHOLD;
 
 pub(super) const SPEC: ArchSpec = ArchSpec {
@@ -14,6 +15,25 @@ pub(super) const SPEC: ArchSpec = ArchSpec {
     defaults: sdar::DEFAULTS,
     tap_names: masked::TAP_NAMES,
     presets: crate::synth::SDAR_MOE,
+    hf: Some(&HF),
+};
+
+const HF: HfSpec = HfSpec {
+    classes: &["SDARMoeForCausalLM"],
+    model_types: &["sdar_moe"],
+    tensors: &[tables::BASE, tables::HEAD_NORMS, tables::ROUTER, tables::EXPERTS],
+    ignored: &[],
+    twins: &[],
+    made: &[],
+    keys: &[
+        tables::SIZES,
+        tables::EXPERT_SIZES,
+        tables::UNSHIFTED,
+        &[key("diffusion.canvas_length", Setting::Block(tables::BLOCK, Some(4)))],
+    ],
+    demands: &[tables::PLAIN, tables::RENORMALIZED],
+    pre: "qwen2",
+    add_bos: None,
 };
 
 const FAMILY: Family = Family {

@@ -1,6 +1,5 @@
 //! Writes a planned file as a stream.
 
-use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -8,6 +7,7 @@ use redraft_gguf::{DType, GgufError, GgufWriter};
 
 use super::blocks::Filler;
 use super::{FileType, Plan};
+use crate::partial::{Partial, free_bytes};
 
 /// About how many bytes are made, written and reported at a time.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -93,10 +93,6 @@ pub fn write(
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<Summary, SynthError> {
     let io = |source| SynthError::Io { path: path.to_owned(), source };
-    // The rename at the end must not replace a device or a pipe.
-    if fs::metadata(path).is_ok_and(|m| !m.is_file()) {
-        return Err(io(io::Error::new(ErrorKind::AlreadyExists, "exists and is not a regular file")));
-    }
     let writer = plan.writer(file_type)?;
     let total = measure(plan, writer.clone(), file_type)?;
     let no_space = |free| SynthError::NoSpace { path: path.to_owned(), needed: total, free };
@@ -195,49 +191,5 @@ impl Write for Counter {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-/// Bytes that are free in the folder of a file; `None` when that cannot be found out.
-fn free_bytes(path: &Path) -> Option<u64> {
-    fs4::available_space(folder(path)).ok()
-}
-
-fn folder(path: &Path) -> &Path {
-    match path.parent() {
-        Some(p) if p != Path::new("") => p,
-        _ => Path::new("."),
-    }
-}
-
-/// A file that is removed unless it is finished.
-struct Partial {
-    file: File,
-    path: PathBuf,
-    finished: bool,
-}
-
-impl Partial {
-    fn create(path: &Path) -> io::Result<Partial> {
-        let mut name = path.file_name().ok_or(ErrorKind::InvalidFilename)?.to_owned();
-        name.push(".partial");
-        let path = path.with_file_name(name);
-        Ok(Partial { file: File::create(&path)?, path, finished: false })
-    }
-
-    /// Gives the file its name.
-    fn finish(mut self, path: &Path) -> io::Result<()> {
-        fs::rename(&self.path, path)?;
-        self.finished = true;
-        Ok(())
-    }
-}
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        if !self.finished {
-            // What cannot be removed stays under its telling name; the error that led here matters more.
-            let _ = fs::remove_file(&self.path);
-        }
     }
 }

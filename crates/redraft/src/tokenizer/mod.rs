@@ -32,7 +32,7 @@ mod markers;
 mod named;
 mod normalize;
 mod parts;
-mod pre;
+pub(crate) mod pre;
 mod special;
 mod split;
 mod vocab;
@@ -40,6 +40,8 @@ mod vocab;
 use std::sync::{Arc, OnceLock};
 
 use redraft_gguf::Metadata;
+
+pub(crate) use self::parts::key;
 
 pub use self::decode::{CanvasPiece, StreamDecoder};
 pub use self::error::{MergeProblem, TokenizerError};

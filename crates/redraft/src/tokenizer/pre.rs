@@ -202,6 +202,32 @@ const TABLE: &[Pre] = &[
     row(&["laguna"], &[Each(r"[^\n]+|\n+"), Words(QWEN2)]),
 ];
 
+/// How `tokenizer.json` says what is [`Words`]' own here: white space before a word leaves its last character to it.
+const WHITE_SPACE: &str = r"|\s+(?!\S)|\s+";
+
+/// GPT-2's pattern, which a `tokenizer.json` may leave out.
+pub(crate) fn gpt2_pattern() -> String {
+    [GPT2, WHITE_SPACE].concat()
+}
+
+/// The pattern of a name as a `tokenizer.json` has it; None where it takes more than one.
+pub(crate) fn pattern_of(name: &str) -> Option<String> {
+    match find(name)?.steps {
+        [Words(own)] => Some([own, WHITE_SPACE].concat()),
+        _ => None,
+    }
+}
+
+/// The name of the way that splits by the pattern of a `tokenizer.json`; `preferred` is taken among those that split alike.
+pub(crate) fn of_pattern(pattern: &str, ignore_merges: bool, preferred: &str) -> Option<&'static str> {
+    // Possessive repetition makes these patterns faster and matches the same.
+    let plain = pattern.replace("?+", "?").replace("++", "+");
+    let words = plain.strip_suffix(WHITE_SPACE)?;
+    let is = |p: &&Pre| matches!(p.steps, [Words(own)] if *own == words) && p.ignore_merges == ignore_merges;
+    let row = TABLE.iter().find(is)?;
+    row.names.iter().find(|n| **n == preferred).or(row.names.first()).copied()
+}
+
 /// The row of a name.
 pub(crate) fn find(name: &str) -> Option<&'static Pre> {
     TABLE.iter().find(|p| p.names.contains(&name))
@@ -218,6 +244,18 @@ pub(crate) fn names() -> Vec<&'static str> {
 mod tests {
     use super::super::split::Splitter;
     use super::*;
+
+    #[test]
+    fn patterns_of_tokenizer_files_are_known() {
+        let bailing = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+";
+        assert_eq!(of_pattern(bailing, false, "llada-moe"), Some("llada-moe"));
+        assert_eq!(of_pattern(bailing, false, "qwen2"), Some("bailingmoe"));
+        assert_eq!(of_pattern(bailing, true, "qwen2"), None);
+        assert_eq!(of_pattern(&gpt2_pattern(), false, "gpt-2"), Some("gpt-2"));
+        assert_eq!(of_pattern(&[LLAMA3, WHITE_SPACE].concat(), true, ""), Some("llama3"));
+        assert_eq!(of_pattern(&[LLAMA3, WHITE_SPACE].concat(), false, ""), Some("dbrx"));
+        assert_eq!(of_pattern(r"\s+", false, ""), None);
+    }
 
     #[test]
     fn names_are_unique_and_patterns_compile() {
