@@ -19,6 +19,8 @@ pub(super) const SPEC: ArchSpec = ArchSpec {
     defaults: &[],
     tap_names: &[],
     presets: crate::synth::DIFFUSION_GEMMA,
+    pre: None,
+    shifted: None,
 };
 
 /// Width of a canvas where the file does not say (the model card's).

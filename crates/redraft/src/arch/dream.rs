@@ -15,6 +15,8 @@ pub(super) const SPEC: ArchSpec = ArchSpec {
     defaults: &[("temperature", 0.2), ("top_p", 0.95)],
     tap_names: masked::TAP_NAMES,
     presets: crate::synth::DREAM,
+    pre: Some("qwen2"),
+    shifted: Some(FAMILY.shifted),
 };
 
 const FAMILY: Family = Family {

@@ -16,6 +16,8 @@ pub(super) const SPEC: ArchSpec = ArchSpec {
     defaults: &[("threshold", 0.9), ("block_length", 8.0), ("top_p", 0.95)],
     tap_names: masked::TAP_NAMES,
     presets: crate::synth::FAST_DLLM,
+    pre: Some("qwen2"),
+    shifted: Some(FAMILY.shifted),
 };
 
 const FAMILY: Family = Family {

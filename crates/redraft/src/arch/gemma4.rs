@@ -19,6 +19,8 @@ pub(super) const SPEC: ArchSpec = ArchSpec {
     defaults: &[],
     tap_names: &[],
     presets: crate::synth::GEMMA4,
+    pre: None,
+    shifted: None,
 };
 
 /// Rows of a step where nobody asks for another number, as many as a canvas of DiffusionGemma has.

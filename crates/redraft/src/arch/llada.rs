@@ -16,6 +16,8 @@ pub(super) const SPEC: ArchSpec = ArchSpec {
     defaults: &[],
     tap_names: masked::TAP_NAMES,
     presets: crate::synth::LLADA,
+    pre: Some("llada-moe"),
+    shifted: Some(FAMILY.shifted),
 };
 
 const FAMILY: Family = Family {

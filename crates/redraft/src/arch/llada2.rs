@@ -25,6 +25,8 @@ pub(super) const SPEC: ArchSpec = ArchSpec {
     defaults: &[("threshold", 0.95), ("block_length", 0.0)],
     tap_names: masked::TAP_NAMES,
     presets: crate::synth::LLADA2,
+    pre: Some("bailingmoe2"),
+    shifted: Some(FAMILY.shifted),
 };
 
 const ROTATED: &str = "rope.dimension_count";

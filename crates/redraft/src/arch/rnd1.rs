@@ -15,6 +15,8 @@ pub(super) const SPEC: ArchSpec = ArchSpec {
     defaults: &[],
     tap_names: masked::TAP_NAMES,
     presets: crate::synth::RND1,
+    pre: Some("qwen2"),
+    shifted: Some(FAMILY.shifted),
 };
 
 const FAMILY: Family = Family {

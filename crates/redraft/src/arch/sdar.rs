@@ -14,6 +14,8 @@ pub(super) const SPEC: ArchSpec = ArchSpec {
     defaults: DEFAULTS,
     tap_names: masked::TAP_NAMES,
     presets: crate::synth::SDAR,
+    pre: Some("qwen2"),
+    shifted: Some(FAMILY.shifted),
 };
 
 /// The threshold of `generate.py` of the model's repository. A block is revealed as one, however long it is.

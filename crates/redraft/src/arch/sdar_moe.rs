@@ -14,6 +14,8 @@ pub(super) const SPEC: ArchSpec = ArchSpec {
     defaults: sdar::DEFAULTS,
     tap_names: masked::TAP_NAMES,
     presets: crate::synth::SDAR_MOE,
+    pre: Some("qwen2"),
+    shifted: Some(FAMILY.shifted),
 };
 
 const FAMILY: Family = Family {

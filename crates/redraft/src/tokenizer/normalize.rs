@@ -8,6 +8,7 @@
 
 use std::borrow::Cow;
 
+use redraft_gguf::StrArray;
 use serde::Deserialize;
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
@@ -33,6 +34,12 @@ const NFC_VOCABULARIES: &[(&str, &str, u32)] = &[
     ("mpt", "<|padding|>", 1),
     ("olmo", "<|padding|>", 1),
 ];
+
+/// The `pre` of a vocabulary that is recognised by one token at its place.
+pub(crate) fn pre_of_vocabulary(tokens: &StrArray) -> Option<&'static str> {
+    let known = |&&(_, text, id): &&(&str, &str, u32)| tokens.get(id as usize) == Some(text);
+    NFC_VOCABULARIES.iter().find(known).map(|&(pre, ..)| pre)
+}
 
 impl Normalizer {
     /// The normaliser of a vocabulary that is known; none for others.
