@@ -144,7 +144,8 @@ fn finding(f: &Finding) -> String {
 fn figures_text(f: &Figures) -> String {
     let free = f.available_bytes.map_or_else(|| "unknown".into(), human_bytes);
     let mut s = format!(
-        "\nmemory for {} tokens of prompt and an answer of {}: weights {} (mapped), KV cache {}, buffers {}; free here: {free}\n",
+        "\nmemory for {} tokens of prompt and an answer of {}: weights {} (mapped), KV cache {}, buffers {}; \
+         free here: {free}\n",
         f.prompt_tokens,
         f.answer_tokens,
         human_bytes(f.weights_bytes),
@@ -153,8 +154,9 @@ fn figures_text(f: &Figures) -> String {
     );
     if let Some(r) = &f.roofline {
         s.push_str(&format!(
-            "step: at least {:.3} ms by the roofline, an estimate: a canvas of {} tokens without a prompt takes {:.3} Gmac in \
-             int8 and {:.3} in f32, and this machine does {:.1} and {:.1} Gmac/s at most ({} threads, measured now)\n",
+            "step: at least {:.3} ms by the roofline, an estimate: a canvas of {} tokens without a prompt takes \
+             {:.3} Gmac in int8 and {:.3} in f32, and this machine does {:.1} and {:.1} Gmac/s at most \
+             ({} threads, measured now)\n",
             r.ms_per_step, r.rows, r.int8_gmac, r.f32_gmac, r.int8_gmac_s, r.f32_gmac_s, r.threads
         ));
     }

@@ -1,6 +1,6 @@
 //! Keys of diffusion: canvas, mask, shift, parameters of the sampler.
 
-use redraft_gguf::{Metadata, Value};
+use redraft_gguf::{Metadata, Shown, Value};
 
 use super::{Edit, Finding, Patient, key};
 use crate::arch::{CANVAS_LEN, Noise, Reading, SHIFT, Shape};
@@ -76,10 +76,16 @@ pub(super) fn mask_token(p: &Patient<'_>, shape: &Shape, findings: &mut Vec<Find
     if stated != Some(id) {
         findings.push(
             Finding::warning("mask-token", key::MASK, "the file does not name the token of text to come")
-                .fixed(format!("set it to {id} {text:?}"), vec![Edit::Set(key::MASK, Value::U32(id))]),
+                .fixed(
+                    format!("set it to {id} \"{}\"", Shown(text)),
+                    vec![Edit::Set(key::MASK, Value::U32(id))],
+                ),
         );
     } else if p.tokenizer.as_ref().is_some_and(|t| t.end_ids().contains(&id)) {
-        let what = format!("{id} {text:?} stands for text to come and ends an answer: one of both is wrong");
+        let what = format!(
+            "{id} \"{}\" stands for text to come and ends an answer: one of both is wrong",
+            Shown(text)
+        );
         findings.push(Finding::warning("mask-is-end", key::MASK, what));
     }
 }

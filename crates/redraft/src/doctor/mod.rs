@@ -1,6 +1,6 @@
 //! What is wrong with a model file, and what can be done about it. `docs/doctor.md` lists verdicts and findings.
 //!
-//! A check is a function from a file to findings, and one line in [`HEADER`] or [`LOADED`]. A finding may carry edits of
+//! A check is a function from a file to findings, and one line in a list of this file. A finding may carry edits of
 //! metadata. They are applied in memory before the model is loaded, so that the verdict is about the repaired file.
 
 mod damage;
@@ -240,7 +240,6 @@ const HEADER: &[HeaderCheck] = &[
     template::foreign,
     diffusion::shift,
     diffusion::sampler_keys,
-    tensors::kernel_gap,
     tensors::experts,
     tensors::fallback,
     tensors::not_finite,
@@ -278,7 +277,13 @@ pub fn examine_gguf(gguf: &Gguf, options: Options) -> Report {
     let before = findings.len();
     match shape(&gguf.with_metadata(fixed.clone()), spec) {
         Ok(shape) => LOADED.iter().for_each(|check| check(&patient, &shape, &mut findings)),
-        Err(e) => findings.push(damage::of_model(&e)),
+        Err(e) => {
+            let gaps = tensors::kernel_gaps(gguf, &e);
+            if gaps.is_empty() {
+                findings.push(damage::of_model(&e));
+            }
+            findings.extend(gaps);
+        }
     }
     apply(&findings[before..], &mut fixed);
 

@@ -30,12 +30,12 @@ impl Repair {
         self.gguf.with_metadata(self.metadata.clone())
     }
 
-    /// Writes the copy; tensors are copied byte by byte. The file appears under its name when it is complete, and none is
-    /// left when something goes wrong. `progress` gets bytes done and bytes in all of the tensors, and stops the writing
-    /// by returning `false`.
+    /// Writes the copy; tensors are copied as they are. The file appears under its name when it is complete, and none
+    /// is left when something goes wrong. `progress` gets bytes done and bytes in all of the tensors, and stops the
+    /// writing by returning `false`.
     ///
     /// # Errors
-    /// [`Error::Io`] when `path` is one of the files that are copied, when something is there and `replace` is not given,
+    /// [`Error::Io`] when `path` is one of the files that are copied, when something is there without `replace`,
     /// when the disk is too small or writing fails; [`Error::Interrupted`]; [`Error::Gguf`] for a tensor that cannot be
     /// written, or when an input is cut short meanwhile.
     pub fn write(

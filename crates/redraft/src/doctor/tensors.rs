@@ -25,21 +25,25 @@ pub(super) fn gap(tensor: &str, dtype: &str) -> Finding {
     };
     let backends: Vec<&str> = BACKENDS.iter().map(|b| b.name).collect();
     let what = format!(
-        "the op {op} has no kernel for the type {dtype} in the backends {}: take a file of another quantization",
+        "the op {op} has no kernel for tensors of {dtype} in the backends {}: take a file of another quantization",
         backends.join(", ")
     );
     Finding::error("kernel-gap", Verdict::BackendKernelGap, Shown(tensor).to_string(), what)
 }
 
-/// Types that cannot be computed with, the first tensor of each.
-pub(super) fn kernel_gap(p: &Patient<'_>, findings: &mut Vec<Finding>) {
+/// Tensors of types that cannot be computed with among those that could not be loaded, the first of each type.
+pub(super) fn kernel_gaps(gguf: &Gguf, error: &Error) -> Vec<Finding> {
+    let Error::Weights { problems } = error else { return Vec::new() };
+    let wanted = |t: &TensorInfo| problems.iter().any(|p| p.contains(&t.name));
     let mut seen = Vec::new();
-    for t in p.gguf.tensors().iter().filter(|t| codec(t.dtype).is_none()) {
-        if !seen.contains(&t.dtype) {
+    let mut gaps = Vec::new();
+    for t in gguf.tensors().iter().filter(|t| codec(t.dtype).is_none()) {
+        if !seen.contains(&t.dtype) && wanted(t) {
             seen.push(t.dtype);
-            findings.push(gap(&t.name, &t.dtype.name()));
+            gaps.push(gap(&t.name, &t.dtype.name()));
         }
     }
+    gaps
 }
 
 /// How the file has the gate and up matrices of experts.
@@ -76,8 +80,8 @@ pub(super) fn fallback(p: &Patient<'_>, findings: &mut Vec<Finding>) {
     types.dedup();
     let bytes = odd.iter().fold(0u64, |sum, t| sum.saturating_add(t.n_bytes));
     let what = format!(
-        "{} matrices ({bytes} bytes) are of the fallback types {}, since rows of {} columns are no whole super-blocks of {SUPER_BLOCK}: \
-         nothing is wrong, the file is a little larger than its name says",
+        "{} matrices ({bytes} bytes) are of the fallback types {}, since rows of {} columns are no whole \
+         super-blocks of {SUPER_BLOCK}: nothing is wrong, the file is a little larger than its name says",
         odd.len(),
         types.join(", "),
         first.row_len()

@@ -1,6 +1,6 @@
 //! Tokens: what they are for, where a prompt begins and an answer ends, how text is split.
 
-use redraft_gguf::{Array, Value};
+use redraft_gguf::{Array, Shown, Value};
 
 use super::{Edit, Finding, Patient, key};
 use crate::tokenizer::{Tokenizer, TokenizerParts, find_pre, same_pre};
@@ -9,7 +9,7 @@ use crate::tokenizer::{Tokenizer, TokenizerParts, find_pre, same_pre};
 const SHOWN: usize = 16;
 
 fn named(tokenizer: &Tokenizer, id: u32) -> String {
-    tokenizer.piece(id).map_or_else(|| id.to_string(), |p| format!("{id} {:?}", p.text))
+    tokenizer.piece(id).map_or_else(|| id.to_string(), |p| format!("{id} \"{}\"", Shown(p.text)))
 }
 
 fn both<'a>(p: &'a Patient<'_>) -> Option<(&'a TokenizerParts, &'a Tokenizer)> {
@@ -125,7 +125,10 @@ pub(super) fn pre(p: &Patient<'_>, findings: &mut Vec<Finding>) {
             )
         }
         Some(found) => {
-            format!("{found:?} is no known way of splitting text; these models learned {implied:?}")
+            format!(
+                "\"{}\" is no known way of splitting text; these models learned {implied:?}",
+                Shown(found)
+            )
         }
         None => format!("the file does not say how text is split; these models learned {implied:?}"),
     };

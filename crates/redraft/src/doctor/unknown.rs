@@ -30,7 +30,8 @@ pub(super) fn findings(gguf: &Gguf, error: &Error) -> Vec<Finding> {
     let signs = signs(meta, found);
     if signs.is_empty() {
         let what = format!(
-            "`{}` is not known here, and nothing in the file says that it denoises: no diffusion.* key, and attention is causal",
+            "`{}` is not known here, and nothing in the file says that it denoises: no diffusion.* key, and \
+             attention is causal",
             Shown(found)
         );
         let mut all = vec![Finding::error("autoregressive", Verdict::NotADiffusionModel, place, what)];
@@ -74,8 +75,9 @@ fn masks(meta: &Metadata) -> Option<Finding> {
     let (id, text) =
         (0u32..).zip(tokens.iter()).find(|(_, t)| t.contains("mask|>") && markers_in(t).next().is_some())?;
     let what = format!(
-        "the vocabulary has a mask token, {id} {text:?}: a diffusion model that was converted under the name of the model it was \
-         made from has to be converted again"
+        "the vocabulary has a mask token, {id} \"{}\": a diffusion model that was converted under the name of the \
+         model it was made from has to be converted again",
+        Shown(text)
     );
     Some(Finding::note("mask-in-vocabulary", key::TOKENS, what))
 }
