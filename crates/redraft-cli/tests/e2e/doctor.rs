@@ -58,7 +58,10 @@ fn negative_verdicts_have_their_exit_code() {
     std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
     let done = redraft(&["doctor", &path]);
     assert_eq!(done.code, Some(1), "{}", done.err);
-    let lengths = format!("expected {} bytes in all, found {}", whole.len(), whole.len() / 2);
+    // Without the padding behind the last tensor.
+    let gguf = Gguf::open(mini().as_ref(), &Default::default()).unwrap();
+    let end = gguf.tensors().iter().map(|t| t.offset + t.n_bytes).max().unwrap();
+    let lengths = format!("expected at least {end} bytes in all, found {}", whole.len() / 2);
     assert!(done.out.contains(": DAMAGED\n") && done.out.contains(&lengths), "{}", done.out);
 
     let bad = testdata("gguf-bad/duplicate-key.gguf").display().to_string();
@@ -66,9 +69,7 @@ fn negative_verdicts_have_their_exit_code() {
     let done = redraft(&["doctor", "none.gguf"]);
     assert_eq!((done.code, done.out.as_str()), (Some(2), ""));
 
-    let mut w = GgufWriter::with_metadata(
-        Gguf::open(mini().as_ref(), &Default::default()).unwrap().metadata().clone(),
-    );
+    let mut w = GgufWriter::with_metadata(gguf.metadata().clone());
     w.metadata_mut().set("general.architecture", "evil\u{1b}[2J");
     std::fs::write(&path, w.begin(Vec::new()).unwrap().finish().unwrap()).unwrap();
     let done = redraft(&["doctor", &path]);

@@ -28,7 +28,7 @@ pub(super) fn of_file(error: &GgufError) -> Finding {
             "truncated",
             at(*offset),
             format!(
-                "{error}: the download is not complete; expected {} bytes in all, found {expected}",
+                "{error}: the download is not complete; expected at least {} bytes in all, found {expected}",
                 offset.saturating_add(*n_bytes)
             ),
         ),
