@@ -328,9 +328,9 @@ fn other_architectures_are_told_apart() {
 #[test]
 fn all_stored_models_are_supported() {
     let mut seen = 0;
-    for folder in ["oracle/models", "block-diffusion/models", "llada2/models", "caches"] {
-        let mut files: Vec<PathBuf> =
-            std::fs::read_dir(testdata(folder)).unwrap().map(|f| f.unwrap().path()).collect();
+    let folders = std::fs::read_dir(testdata("")).unwrap().map(|f| f.unwrap().path().join("models"));
+    for folder in folders.filter(|f| f.is_dir()).chain([testdata("caches")]) {
+        let mut files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|f| f.unwrap().path()).collect();
         files.retain(|f| f.extension().is_some_and(|e| e == "gguf"));
         for file in files {
             let report = examine(&file, Options { deep: true, roofline: false }).unwrap();
