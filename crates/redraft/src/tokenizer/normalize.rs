@@ -93,6 +93,14 @@ mod tests {
     }
 
     #[test]
+    fn a_vocabulary_is_known_by_a_token_at_its_place() {
+        let of = |tokens: &[&str]| pre_of_vocabulary(&tokens.iter().collect());
+        assert_eq!(of(&["<|endoftext|>", "<|padding|>"]), Some("mpt"));
+        assert_eq!(of(&["<|padding|>", "<|endoftext|>"]), None);
+        assert_eq!(of(&[]), None);
+    }
+
+    #[test]
     fn a_tokenizer_json_states_it() {
         for (json, expected) in [
             (r#"{"normalizer": {"type": "NFC"}, "model": {"vocab": {"a": 0}}}"#, Ok(Normalizer::Nfc)),
