@@ -368,6 +368,7 @@ fn place(
     file_len: u64,
 ) -> Result<(), GgufError> {
     let mut sizes = Vec::with_capacity(tensors.len());
+    let mut furthest = None;
     for t in tensors.iter_mut() {
         sizes.push(tensor_size(&t.name, &t.dims, t.dtype)?);
         if t.offset % alignment != 0 {
@@ -379,14 +380,20 @@ fn place(
         }
         t.offset = t.offset.saturating_add(data_offset);
         t.n_bytes = sizes[sizes.len() - 1].unwrap_or(0);
-        if t.offset.checked_add(t.n_bytes).is_none_or(|end| end > file_len) {
-            return Err(GgufError::TensorOutOfFile {
-                tensor: t.name.clone(),
-                offset: t.offset,
-                n_bytes: t.n_bytes,
-                expected: file_len,
-            });
+        if t.offset.checked_add(t.n_bytes).is_none_or(|end| end > file_len)
+            && furthest.as_ref().is_none_or(|f: &TensorInfo| t.offset > f.offset)
+        {
+            furthest = Some(t.clone());
         }
+    }
+    // The last one says how long the whole file would be.
+    if let Some(t) = furthest {
+        return Err(GgufError::TensorOutOfFile {
+            tensor: t.name,
+            offset: t.offset,
+            n_bytes: t.n_bytes,
+            expected: file_len,
+        });
     }
 
     // By start, empty tensors before the one that starts at the same place.

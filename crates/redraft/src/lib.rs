@@ -6,6 +6,7 @@ pub mod bench;
 pub mod chat;
 pub mod convert;
 pub mod diagnose;
+pub mod doctor;
 mod embedded;
 pub mod engine;
 pub mod error;

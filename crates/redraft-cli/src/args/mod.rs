@@ -66,6 +66,7 @@ pub(crate) enum Command {
     Chat(Box<cmd::chat::Args>),
     Fill(Box<cmd::fill::Args>),
     Inspect(cmd::inspect::Args),
+    Doctor(cmd::doctor::Args),
     Tokenize(cmd::tokenize::TokenizeArgs),
     Detokenize(cmd::tokenize::DetokenizeArgs),
     Trace(Box<cmd::trace::Args>),

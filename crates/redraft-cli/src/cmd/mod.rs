@@ -6,6 +6,7 @@ pub(crate) mod chat;
 pub(crate) mod compare;
 pub(crate) mod convert;
 pub(crate) mod diagnose;
+pub(crate) mod doctor;
 pub(crate) mod fill;
 pub(crate) mod inspect;
 pub(crate) mod replay;

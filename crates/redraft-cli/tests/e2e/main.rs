@@ -7,6 +7,7 @@ mod chat;
 mod checkpoint;
 mod convert;
 mod diagnose;
+mod doctor;
 mod files;
 mod fill;
 mod inspect;

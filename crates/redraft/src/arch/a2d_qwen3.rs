@@ -17,6 +17,8 @@ pub(super) const SPEC: ArchSpec = ArchSpec {
     tap_names: masked::TAP_NAMES,
     presets: crate::synth::A2D_QWEN3,
     hf: Some(&HF),
+    pre: Some("qwen2"),
+    shifted: Some(FAMILY.shifted),
 };
 
 const HF: HfSpec = HfSpec {

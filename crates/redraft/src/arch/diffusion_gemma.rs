@@ -23,6 +23,8 @@ pub(super) const SPEC: ArchSpec = ArchSpec {
     tap_names: &[],
     presets: crate::synth::DIFFUSION_GEMMA,
     hf: Some(&HF),
+    pre: None,
+    shifted: None,
 };
 
 const HF: HfSpec = HfSpec {

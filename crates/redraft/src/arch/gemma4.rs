@@ -20,6 +20,8 @@ pub(super) const SPEC: ArchSpec = ArchSpec {
     tap_names: &[],
     presets: crate::synth::GEMMA4,
     hf: None,
+    pre: None,
+    shifted: None,
 };
 
 /// Rows of a step where nobody asks for another number, as many as a canvas of DiffusionGemma has.

@@ -18,6 +18,8 @@ pub(super) const SPEC: ArchSpec = ArchSpec {
     tap_names: masked::TAP_NAMES,
     presets: crate::synth::LLADA,
     hf: Some(&HF),
+    pre: Some("llada-moe"),
+    shifted: Some(FAMILY.shifted),
 };
 
 const HF: HfSpec = HfSpec {

@@ -30,6 +30,8 @@ pub(super) const SPEC: ArchSpec = ArchSpec {
     tap_names: masked::TAP_NAMES,
     presets: crate::synth::LLADA2,
     hf: Some(&HF),
+    pre: Some("bailingmoe2"),
+    shifted: Some(FAMILY.shifted),
 };
 
 const HF: HfSpec = HfSpec {

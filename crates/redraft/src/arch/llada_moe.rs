@@ -17,6 +17,8 @@ pub(super) const SPEC: ArchSpec = ArchSpec {
     tap_names: masked::TAP_NAMES,
     presets: crate::synth::LLADA_MOE,
     hf: Some(&HF),
+    pre: Some("llada-moe"),
+    shifted: Some(FAMILY.shifted),
 };
 
 const HF: HfSpec = HfSpec {

@@ -159,7 +159,7 @@ pub(super) fn softmax_experts(h: &Hyper<'_>, renormalize: bool) -> Result<Expert
 
 /// `diffusion.shift_logits`; files that leave it out mean what the family does.
 fn shifted(meta: &Metadata, family: &Family, notes: &mut Vec<String>) -> Result<bool, Error> {
-    let key = "diffusion.shift_logits";
+    let key = super::SHIFT;
     let found = meta.opt_bool(key)?;
     if found.is_none() && !family.shifted {
         // llama.cpp takes a missing key for true in every family.

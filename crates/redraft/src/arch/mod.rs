@@ -245,6 +245,10 @@ pub struct ArchSpec {
     pub presets: &'static [Preset],
     /// What checkpoints of `transformers` look like, where `redraft convert` takes them.
     pub hf: Option<&'static HfSpec>,
+    /// `tokenizer.ggml.pre` of the published models, where their kind of tokenizer has one.
+    pub pre: Option<&'static str>,
+    /// `diffusion.shift_logits` of the published models, where the family has the key.
+    pub shifted: Option<bool>,
 }
 
 /// The shape of a well-known model: metadata and tensors, without weights.
@@ -303,6 +307,9 @@ pub(crate) fn vocab_len(gguf: &Gguf) -> Result<usize, Error> {
 
 /// The key of the tokens of a canvas.
 pub(crate) const CANVAS_LEN: &str = "diffusion.canvas_length";
+
+/// The key of whether the prediction for a position is in the row before it.
+pub(crate) const SHIFT: &str = "diffusion.shift_logits";
 
 /// Tokens of a canvas: what the file says, or the model card's number with a note.
 pub(crate) fn canvas_len(meta: &Metadata, card: usize, notes: &mut Vec<String>) -> Result<usize, Error> {

@@ -17,6 +17,8 @@ pub(super) const SPEC: ArchSpec = ArchSpec {
     tap_names: masked::TAP_NAMES,
     presets: crate::synth::RND1,
     hf: Some(&HF),
+    pre: Some("qwen2"),
+    shifted: Some(FAMILY.shifted),
 };
 
 const HF: HfSpec = HfSpec {

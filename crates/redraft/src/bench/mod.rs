@@ -5,10 +5,12 @@
 
 mod kernels;
 mod parts;
+mod planned;
 mod step;
 
 pub use kernels::{KERNEL_TOKENS, KERNEL_TYPES, Kernel, kernel};
 pub use parts::{Part, Parts, Work};
+pub use planned::planned;
 pub use redraft_compute::cpu::peak::process_cpu_seconds;
 pub use step::{Outputs, StepBench, StepOptions, StepTime};
 

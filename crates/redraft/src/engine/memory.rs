@@ -154,14 +154,22 @@ fn peak_numbers(
     penalties: &Penalties,
     full_logits: bool,
 ) -> Result<usize, Error> {
+    let (built, peak) =
+        dry(model, |model| build(model, prompt_len, answer, how, penalties, &mut Raw(full_logits)));
+    built?;
+    Ok(peak)
+}
+
+/// Does `work` with a backend in the model's place that computes nothing. Also gives the numbers that the largest of its
+/// programs would have needed.
+pub(crate) fn dry<T>(model: &mut Model, work: impl FnOnce(&mut Model) -> T) -> (T, usize) {
     let peak = Arc::new(AtomicUsize::new(0));
     let capabilities = model.backend.capabilities();
     let sizer = Sizer { capabilities, peak: Arc::clone(&peak) };
     let backend = std::mem::replace(&mut model.backend, Box::new(sizer));
-    let built = build(model, prompt_len, answer, how, penalties, &mut Raw(full_logits));
+    let done = work(model);
     model.backend = backend;
-    built?;
-    Ok(peak.load(Ordering::Relaxed))
+    (done, peak.load(Ordering::Relaxed))
 }
 
 fn build(

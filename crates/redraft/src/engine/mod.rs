@@ -20,6 +20,7 @@ pub use generate::{
 };
 pub use given::{Given, Slot, Window};
 pub use memory::MemoryEstimate;
+pub(crate) use memory::dry;
 pub use overflow::turns_to_drop;
 pub use pass::{CanvasPass, CanvasResult, Previous, Sampling, TapSink, canvas_pass};
 use penalties::Place;

@@ -106,6 +106,11 @@ pub(super) fn ends_if_none_named(sentence: bool) -> impl Iterator<Item = &'stati
     with(Role::EndIfNoneNamed).chain(sentence.then_some(SENTENCE.1))
 }
 
+/// The known markers that a text has anywhere.
+pub(crate) fn spoken(text: &str) -> impl Iterator<Item = &'static str> {
+    TABLE.iter().map(|&(marker, _)| marker).filter(|marker| text.contains(marker))
+}
+
 fn with(wanted: Role) -> impl Iterator<Item = &'static str> {
     TABLE.iter().filter(move |(_, role)| *role == wanted).map(|&(text, _)| text)
 }

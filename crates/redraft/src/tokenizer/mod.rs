@@ -55,6 +55,10 @@ use self::special::{Found, SpecialMatcher};
 use self::vocab::Vocab;
 use crate::chat::{ControlTokens, RenderedPrompt};
 
+pub(crate) use self::markers::spoken as markers_in;
+pub(crate) use self::normalize::pre_of_vocabulary;
+pub(crate) use self::pre::{find as find_pre, same as same_pre};
+
 /// Whether control tokens that are spelled out in a text are recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Specials {
@@ -312,6 +316,14 @@ impl Tokenizer {
     /// The tokens that are [markers](Self::is_marker), ascending.
     pub fn markers(&self) -> Vec<u32> {
         self.0.vocab.iter().map(|(id, _)| id).filter(|&id| self.is_marker(id)).collect()
+    }
+
+    /// `tokenizer.ggml.token_type` as it should be: what each token is taken for, markers as control tokens.
+    pub(crate) fn types(&self) -> Vec<i32> {
+        let number = |(id, p): (u32, Piece<'_>)| {
+            if self.0.vocab.is_guarded(id) { TokenKind::Control } else { p.kind }.to_gguf()
+        };
+        self.0.vocab.iter().map(number).collect()
     }
 
     /// The tokens whose text does not begin with a space, ascending.

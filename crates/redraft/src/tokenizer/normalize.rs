@@ -8,6 +8,7 @@
 
 use std::borrow::Cow;
 
+use redraft_gguf::StrArray;
 use serde::Deserialize;
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
@@ -33,6 +34,12 @@ const NFC_VOCABULARIES: &[(&str, &str, u32)] = &[
     ("mpt", "<|padding|>", 1),
     ("olmo", "<|padding|>", 1),
 ];
+
+/// The `pre` of a vocabulary that is recognised by one token at its place.
+pub(crate) fn pre_of_vocabulary(tokens: &StrArray) -> Option<&'static str> {
+    let known = |&&(_, text, id): &&(&str, &str, u32)| tokens.get(id as usize) == Some(text);
+    NFC_VOCABULARIES.iter().find(known).map(|&(pre, ..)| pre)
+}
 
 impl Normalizer {
     /// The normaliser of a vocabulary that is known; none for others.
@@ -83,6 +90,14 @@ mod tests {
         assert_eq!(Normalizer::Nfc.apply("cafe\u{301} \u{1100}\u{1161}"), "café 가");
         assert_eq!(Normalizer::None.apply("cafe\u{301}"), "cafe\u{301}");
         assert!(matches!(Normalizer::Nfc.apply("café"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn a_vocabulary_is_known_by_a_token_at_its_place() {
+        let of = |tokens: &[&str]| pre_of_vocabulary(&tokens.iter().collect());
+        assert_eq!(of(&["<|endoftext|>", "<|padding|>"]), Some("mpt"));
+        assert_eq!(of(&["<|padding|>", "<|endoftext|>"]), None);
+        assert_eq!(of(&[]), None);
     }
 
     #[test]

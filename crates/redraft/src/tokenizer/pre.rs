@@ -233,6 +233,11 @@ pub(crate) fn find(name: &str) -> Option<&'static Pre> {
     TABLE.iter().find(|p| p.names.contains(&name))
 }
 
+/// Whether two names stand for the same way of splitting.
+pub(crate) fn same(a: &str, b: &str) -> bool {
+    find(a).zip(find(b)).is_some_and(|(a, b)| std::ptr::eq(a, b))
+}
+
 /// All names, in alphabetical order.
 pub(crate) fn names() -> Vec<&'static str> {
     let mut names: Vec<&str> = TABLE.iter().flat_map(|p| p.names).copied().collect();

@@ -40,6 +40,18 @@ impl TokenKind {
         })
     }
 
+    /// The value of `tokenizer.ggml.token_type`.
+    pub(super) fn to_gguf(self) -> i32 {
+        match self {
+            TokenKind::Normal => 1,
+            TokenKind::Unknown => 2,
+            TokenKind::Control => 3,
+            TokenKind::UserDefined => 4,
+            TokenKind::Unused => 5,
+            TokenKind::Byte => 6,
+        }
+    }
+
     /// True for tokens that plain text must never become: they steer the model instead of being read by it.
     pub fn is_control(self) -> bool {
         matches!(self, TokenKind::Control | TokenKind::Unknown)
