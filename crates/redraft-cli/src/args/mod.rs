@@ -74,6 +74,7 @@ pub(crate) enum Command {
     Replay(cmd::replay::Args),
     Verify(cmd::verify::Args),
     Synth(cmd::synth::Args),
+    Quantize(Box<cmd::quantize::Args>),
     Bench(Box<cmd::bench::Args>),
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod compare;
 pub(crate) mod diagnose;
 pub(crate) mod fill;
 pub(crate) mod inspect;
+pub(crate) mod quantize;
 pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod synth;

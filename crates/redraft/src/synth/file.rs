@@ -199,7 +199,7 @@ impl Write for Counter {
 }
 
 /// Bytes that are free in the folder of a file; `None` when that cannot be found out.
-fn free_bytes(path: &Path) -> Option<u64> {
+pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
     fs4::available_space(folder(path)).ok()
 }
 
@@ -211,22 +211,28 @@ fn folder(path: &Path) -> &Path {
 }
 
 /// A file that is removed unless it is finished.
-struct Partial {
+pub(crate) struct Partial {
     file: File,
     path: PathBuf,
     finished: bool,
 }
 
 impl Partial {
-    fn create(path: &Path) -> io::Result<Partial> {
+    /// Starts it beside `path`.
+    pub(crate) fn create(path: &Path) -> io::Result<Partial> {
         let mut name = path.file_name().ok_or(ErrorKind::InvalidFilename)?.to_owned();
         name.push(".partial");
         let path = path.with_file_name(name);
         Ok(Partial { file: File::create(&path)?, path, finished: false })
     }
 
+    /// What is written to.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
     /// Gives the file its name.
-    fn finish(mut self, path: &Path) -> io::Result<()> {
+    pub(crate) fn finish(mut self, path: &Path) -> io::Result<()> {
         fs::rename(&self.path, path)?;
         self.finished = true;
         Ok(())

@@ -15,6 +15,7 @@ mod masks;
 mod tests;
 mod vocab;
 
+pub(crate) use file::{Partial, free_bytes};
 pub use file::{Summary, SynthError, write};
 pub use gemma4::{
     DIFFUSION_GEMMA, GEMMA4, diffusion_gemma_26b, diffusion_gemma_tiny, gemma4_26b, gemma4_26b_6l,
