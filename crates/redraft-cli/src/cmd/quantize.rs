@@ -39,8 +39,8 @@ pub(crate) struct Args {
     #[arg(long)]
     pure: bool,
 
-    /// Another block type for the matrices whose names fit a pattern with *, as in "blk.0.*=q8_0". The last one that fits
-    /// wins. May be given several times.
+    /// Another block type for the matrices whose names fit a pattern with *, as in "blk.0.*=q8_0". The last one that
+    /// fits wins. May be given several times.
     #[arg(long = "tensor", value_name = "PATTERN=TYPE", value_parser = tensor)]
     tensors: Vec<(String, DType)>,
 

@@ -77,7 +77,8 @@ pub static MIXES: &[Mix] = &[
     Mix { name: "q5_1", about: "Q5_1, the head Q6_K", matrices: DType::Q5_1, rule: |_| None },
     Mix {
         name: "q2_k",
-        about: "Q2_K; values, attention output and down projections Q3_K, values that four heads share Q4_K; the head Q6_K",
+        about: "Q2_K; values, attention output and down projections Q3_K, values that four heads share Q4_K; \
+            the head Q6_K",
         matrices: DType::Q2_K,
         rule: |Place { part, shared_values, .. }| match part {
             Part::AttnV if shared_values => Some(DType::Q4_K),
@@ -87,7 +88,8 @@ pub static MIXES: &[Mix] = &[
     },
     Mix {
         name: "q2_k_s",
-        about: "Q2_K; values that four heads share and the down projections of the first eighth of layers Q4_K; the head Q6_K",
+        about: "Q2_K; values that four heads share and the down projections of the first eighth of layers Q4_K; \
+            the head Q6_K",
         matrices: DType::Q2_K,
         rule: |p| (first_down(p) || p.part == Part::AttnV && p.shared_values).then_some(DType::Q4_K),
     },
