@@ -4,7 +4,7 @@ use crate::{json, mini, ok, redraft, testdata};
 
 /// A folder and the path of a file in it.
 fn place(name: &str) -> (tempfile::TempDir, String) {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join(name).display().to_string();
     (dir, path)
 }

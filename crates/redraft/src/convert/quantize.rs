@@ -162,8 +162,8 @@ impl<'a> Plan<'a> {
     }
 
     /// Writes the file to `out`, decoding and encoding each tensor that changes in chunks of rows, on `threads`
-    /// threads. The bytes do not depend on the number of threads. `progress` gets bytes of tensors that were read and bytes in
-    /// all, and stops the writing by returning `false`. The result is one entry per tensor, `None` for copied ones.
+    /// threads. The bytes do not depend on their number. `progress` gets bytes of tensors that were read and bytes
+    /// in all, and stops the writing by returning `false`. The result is one entry per tensor, `None` for copied ones.
     ///
     /// # Errors
     /// Those of writing; [`Error::Interrupted`]; a file that was cut short meanwhile.
@@ -222,7 +222,7 @@ fn encode(
     to: DType,
     weights: Option<&[f32]>,
     threads: usize,
-    write: &mut dyn FnMut(&[u8], usize) -> Result<(), Error>,
+    mut write: impl FnMut(&[u8], usize) -> Result<(), Error>,
 ) -> Result<Errors, Error> {
     let unusable =
         |d: DType, what: &str| Error::Weights { problems: vec![format!("{}: {d} cannot be {what}", t.name)] };

@@ -144,8 +144,8 @@ pub static MIXES: &[Mix] = &[
     },
 ];
 
-const ABOUT_IQ4: &str = "the type; values that four heads share, and without importance data the down projections of the \
-    first eighth of layers, Q5_K; the head Q6_K";
+const ABOUT_IQ4: &str = "the type; values that four heads share, and without importance data the down projections of \
+    the first eighth of layers, Q5_K; the head Q6_K";
 
 fn first_down(Place { part, i, n, .. }: Place) -> bool {
     part == Part::FfnDown && i < n / 8
