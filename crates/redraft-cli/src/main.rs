@@ -45,6 +45,7 @@ fn main() -> ExitCode {
         Some(Command::Verify(args)) => cmd::verify::main(&args, out),
         Some(Command::Convert(args)) => cmd::convert::main(&args, out),
         Some(Command::Synth(args)) => cmd::synth::main(&args, out),
+        Some(Command::Quantize(args)) => cmd::quantize::main(&args, out),
         Some(Command::Bench(args)) => cmd::bench::main(&args, out),
     };
     done.unwrap_or_else(|e| failed(&e, out)).code().into()

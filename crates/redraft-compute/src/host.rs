@@ -198,6 +198,9 @@ impl<R, C: Cache> Seq<R, C> {
     }
 }
 
+/// A sequence of a backend with these kernels.
+type SeqOf<K> = Seq<<K as HostKernels>::R, <K as HostKernels>::Cache>;
+
 /// Buffers that wait for reuse: somewhat more than the values that are alive at once in a layer.
 const POOLED: usize = 24;
 
@@ -205,7 +208,7 @@ const POOLED: usize = 24;
 pub(crate) struct HostBackend<K: HostKernels> {
     kernels: K,
     weights: Arc<WeightTable>,
-    seqs: BTreeMap<u32, Seq<K::R, K::Cache>>,
+    seqs: BTreeMap<u32, SeqOf<K>>,
     next: u32,
     /// Runs so far.
     runs: u64,
@@ -218,11 +221,11 @@ impl<K: HostKernels> HostBackend<K> {
         HostBackend { kernels, weights, seqs: BTreeMap::new(), next: 0, runs: 0, pool: Vec::new() }
     }
 
-    fn seq(&self, id: SeqId) -> Result<&Seq<K::R, K::Cache>, ComputeError> {
+    fn seq(&self, id: SeqId) -> Result<&SeqOf<K>, ComputeError> {
         self.seqs.get(&id.0).ok_or(ComputeError::UnknownHandle { what: "sequence", id: id.0 })
     }
 
-    fn seq_mut(&mut self, id: SeqId) -> Result<&mut Seq<K::R, K::Cache>, ComputeError> {
+    fn seq_mut(&mut self, id: SeqId) -> Result<&mut SeqOf<K>, ComputeError> {
         self.seqs.get_mut(&id.0).ok_or(ComputeError::UnknownHandle { what: "sequence", id: id.0 })
     }
 
@@ -258,7 +261,7 @@ impl<K: HostKernels> HostBackend<K> {
     fn admit(
         &mut self,
         program: &Program,
-        (seqs, of): (&[Seq<K::R, K::Cache>], &[usize]),
+        (seqs, of): (&[SeqOf<K>], &[usize]),
         inputs: &[InputData<'_>],
         bufs: &mut [Buf<K::R>],
     ) -> Result<(), ComputeError> {
@@ -325,7 +328,7 @@ impl<K: HostKernels> HostBackend<K> {
     fn execute(
         &mut self,
         program: &Program,
-        (seqs, of): (&mut [Seq<K::R, K::Cache>], &[usize]),
+        (seqs, of): (&mut [SeqOf<K>], &[usize]),
         inputs: &[InputData<'_>],
         observer: &mut dyn Observer,
         stop: Option<&AtomicBool>,
@@ -396,11 +399,7 @@ impl<K: HostKernels> HostBackend<K> {
 
     /// Checks what the program expects of the cache of a sequence, before anything is computed. Returns whether it
     /// extends the cache.
-    fn check_cache(
-        program: &Program,
-        segment: Segment,
-        seq: &Seq<K::R, K::Cache>,
-    ) -> Result<bool, ComputeError> {
+    fn check_cache(program: &Program, segment: Segment, seq: &SeqOf<K>) -> Result<bool, ComputeError> {
         if seq.len != segment.n_past {
             return Err(ComputeError::CacheLength { expected: segment.n_past, found: seq.len });
         }

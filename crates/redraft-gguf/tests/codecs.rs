@@ -366,13 +366,15 @@ fn encoding_is_as_close_as_the_reference() {
             let ratio = |got: f64, want: f64| if want == 0.0 { 1.0 + got } else { got / want };
             let (plain, weighted) = (ratio(plain, want("rmse")), ratio(weighted, want("weighted_rmse")));
             table += &format!("{:6} {input:9} {plain:6.4} {weighted:8.4}\n", c.dtype().name());
-            if plain > 1.02 || weighted > 1.02 {
+            // The types of most published files are held to more.
+            let most = if matches!(c.dtype(), DType::Q4_K | DType::Q6_K) { 1.01 } else { 1.02 };
+            if plain > most || weighted > most {
                 bad.push(format!("{} {input}: {plain:.4} {weighted:.4}", c.dtype()));
             }
         }
     }
     println!("{table}");
-    assert!(bad.is_empty(), "more than 2 % above the reference: {bad:?}");
+    assert!(bad.is_empty(), "more than 2 % above the reference, or 1 % for Q4_K and Q6_K: {bad:?}");
 }
 
 /// The encoders' bytes are part of the promise "same bits everywhere": a converted file has the same digest

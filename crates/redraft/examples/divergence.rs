@@ -21,7 +21,7 @@ use std::path::Path;
 
 use questions::{Asker, Question, draws};
 use redraft::compute::{Numerics, TapData, TapKey, Val};
-use redraft::convert::{Recipe, quantize};
+use redraft::convert::{Plan, Recipe};
 use redraft::engine::{
     CanvasPass, Event, Generation, Previous, Request, Session, TapSink, canvas_pass, generate,
 };
@@ -82,7 +82,12 @@ impl Side {
         };
         if let Some(name) = dtype {
             let mut bytes = Vec::new();
-            quantize(model.gguf(), &Recipe::from_name(name)?, &mut bytes)?;
+            let threads = std::thread::available_parallelism()?.get();
+            Plan::new(model.gguf(), &Recipe::from_name(name)?, None)?.write(
+                &mut bytes,
+                threads,
+                &mut |_, _| true,
+            )?;
             model = Model::from_gguf(Gguf::from_bytes(bytes.into())?, &options)?;
         }
         let session = model.session()?;

@@ -9,22 +9,25 @@ use std::path::Path;
 
 use common::{LogitsSink, exact, oracle_cases, oracle_model, testdata};
 use redraft::Model;
-use redraft::convert::{MIXES, Recipe, Summary, quantize};
+use redraft::convert::{MIXES, Plan, Recipe};
 use redraft::engine::{CanvasPass, canvas_pass};
-use redraft::gguf::{CODECS, Gguf};
+use redraft::gguf::{CODECS, DType, Gguf};
 use redraft::trace::{TraceFile, like};
 
-/// All pure types that can be written, and all mixes.
-fn recipes() -> Vec<String> {
-    let pure = CODECS.iter().filter(|c| c.encoder().is_some()).map(|c| c.dtype().to_string());
-    pure.chain(MIXES.iter().map(|m| m.name.to_string())).collect()
+/// All pure types that can be written, in upper case, and all mixes, in lower case.
+fn recipes() -> Vec<(String, Recipe)> {
+    let writable = CODECS.iter().filter(|c| c.encoder().is_some()).map(|c| c.dtype());
+    let pure = writable.map(|d| (d.to_string(), Recipe::pure(d).unwrap()));
+    pure.chain(MIXES.iter().map(|m| (m.name.to_string(), Recipe::from_name(m.name).unwrap()))).collect()
 }
 
-fn quantized(source: &Gguf, recipe: &str) -> (Summary, Model) {
+/// The model, the bytes of its file, and its tensors by type.
+fn quantized(source: &Gguf, recipe: &Recipe) -> (Model, u64, Vec<(DType, usize)>) {
     let mut file = Vec::new();
-    let done = quantize(source, &Recipe::from_name(recipe).unwrap(), &mut file).unwrap();
+    let plan = Plan::new(source, recipe, None).unwrap();
+    plan.write(&mut file, 2, &mut |_, _| true).unwrap();
     let gguf = Gguf::from_bytes(file.into()).unwrap();
-    (done, Model::from_gguf(gguf, &exact()).unwrap())
+    (Model::from_gguf(gguf, &exact()).unwrap(), plan.bytes(), plan.types())
 }
 
 /// Mean squared error relative to the mean square of the truth: 1 for logits of zero, which know nothing, and
@@ -62,17 +65,17 @@ fn a_trained_model_runs_in_every_type_that_can_be_written() {
     let source = Gguf::open(&path, &Default::default()).unwrap();
     let golden = |n| TraceFile::open(&testdata().join(format!("redraft-tiny/traj-{n}.safetensors"))).unwrap();
     let goldens: Vec<TraceFile> = (0..5).map(golden).collect();
-    let truth = first_steps(&mut quantized(&source, "f32").1, &goldens);
+    let truth = first_steps(&mut quantized(&source, &Recipe::pure(DType::F32).unwrap()).0, &goldens);
     let mut bad = Vec::new();
     println!("type       nmse       same argmax  bytes");
-    for name in recipes() {
-        let (done, mut model) = quantized(&source, &name);
+    for (name, recipe) in recipes() {
+        let (mut model, bytes, _) = quantized(&source, &recipe);
         let logits = first_steps(&mut model, &goldens);
         let (rows, vocab_len) = (5 * 32, truth.len() / (5 * 32));
         let same =
             logits.chunks(vocab_len).zip(truth.chunks(vocab_len)).filter(|(a, b)| argmax(a) == argmax(b));
         let (error, same) = (nmse(&logits, &truth), same.count() as f64 / rows as f64);
-        println!("{name:10} {error:9.2e}  {:6.1} %    {:8}", 100.0 * same, done.bytes);
+        println!("{name:10} {error:9.2e}  {:6.1} %    {:8}", 100.0 * same, bytes);
         if error.is_nan() || error >= 1.0 {
             bad.push(format!("{name}: {error}"));
         }
@@ -88,10 +91,10 @@ fn logits_of_a_random_model_in_every_type() {
     let (_, golden) = oracle_cases().into_iter().find(|(name, _)| name == "dg-tiny.BF16.decode").unwrap();
     let truth = golden.tensors["logits"].data.to_f64();
     let source = Gguf::open(&oracle_model("dg-tiny.BF16.gguf"), &Default::default()).unwrap();
-    for name in recipes() {
-        let (done, mut model) = quantized(&source, &name);
+    for (name, recipe) in recipes() {
+        let (mut model, bytes, types) = quantized(&source, &recipe);
         let logits = like(&mut model, &golden, None).unwrap().tensors["logits"].data.to_f64();
-        let types: Vec<String> = done.types.iter().map(|(d, n)| format!("{d} x{n}")).collect();
-        println!("{name:10} {:9.2e} {:8} bytes  {}", nmse(&logits, &truth), done.bytes, types.join(", "));
+        let types: Vec<String> = types.iter().map(|(d, n)| format!("{d} x{n}")).collect();
+        println!("{name:10} {:9.2e} {:8} bytes  {}", nmse(&logits, &truth), bytes, types.join(", "));
     }
 }

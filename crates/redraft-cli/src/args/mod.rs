@@ -76,6 +76,7 @@ pub(crate) enum Command {
     Verify(cmd::verify::Args),
     Convert(cmd::convert::Args),
     Synth(cmd::synth::Args),
+    Quantize(Box<cmd::quantize::Args>),
     Bench(Box<cmd::bench::Args>),
 }
 

@@ -9,6 +9,7 @@ pub(crate) mod diagnose;
 pub(crate) mod doctor;
 pub(crate) mod fill;
 pub(crate) mod inspect;
+pub(crate) mod quantize;
 pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod synth;

@@ -13,6 +13,7 @@ mod fill;
 mod inspect;
 mod masks;
 mod program;
+mod quantize;
 mod recorded;
 mod run;
 mod synth;

@@ -2,12 +2,14 @@
 //!
 //! A recipe is either one block type for all matrices, a *pure* one, or a mix named after a file type of
 //! llama.cpp, which gives the tensors that suffer most from few bits a larger type. The mixes follow
-//! llama.cpp's rules for all models; its exceptions for single models are left out.
+//! llama.cpp's rules for all models. Left out are its exceptions for single models (Falcon, 70B, mixtures of eight
+//! experts) and its rule for fused `attn_qkv`, which no model here has.
 
 use redraft_gguf::{CODECS, DType, Gguf, TensorInfo, codec};
 
 use crate::Error;
 use crate::file_type::{fitting, id_of, id_of_name, more_bits};
+use crate::trace::glob;
 
 /// Which tensor gets which type. Rows that do not divide into a type's blocks take a larger one that fits.
 #[derive(Debug, Clone)]
@@ -15,6 +17,8 @@ pub struct Recipe {
     /// Type of the matrices that no rule is about.
     matrices: DType,
     token_embd: Option<DType>,
+    /// Patterns of names and the types of the matrices that they fit.
+    overrides: Vec<(String, DType)>,
     /// None where the recipe is pure.
     mix: Option<&'static Mix>,
 }
@@ -50,10 +54,45 @@ struct Place {
     is_experts: bool,
     i: usize,
     n: usize,
+    /// Four or more query heads share a head of values, which is small then.
+    shared_values: bool,
+    has_importance: bool,
 }
 
 /// All mixes.
 pub static MIXES: &[Mix] = &[
+    Mix {
+        name: "q4_0",
+        about: "Q4_0, the head Q6_K; with importance data the down projections of the first eighth of layers Q4_1",
+        matrices: DType::Q4_0,
+        rule: |p| (p.has_importance && first_down(p)).then_some(DType::Q4_1),
+    },
+    Mix { name: "q4_1", about: "Q4_1, the head Q6_K", matrices: DType::Q4_1, rule: |_| None },
+    Mix {
+        name: "q5_0",
+        about: "Q5_0, the head Q6_K; with importance data the down projections of the first eighth of layers Q5_1",
+        matrices: DType::Q5_0,
+        rule: |p| (p.has_importance && first_down(p)).then_some(DType::Q5_1),
+    },
+    Mix { name: "q5_1", about: "Q5_1, the head Q6_K", matrices: DType::Q5_1, rule: |_| None },
+    Mix {
+        name: "q2_k",
+        about: "Q2_K; values, attention output and down projections Q3_K, values that four heads share Q4_K; \
+            the head Q6_K",
+        matrices: DType::Q2_K,
+        rule: |Place { part, shared_values, .. }| match part {
+            Part::AttnV if shared_values => Some(DType::Q4_K),
+            Part::AttnV | Part::AttnOutput | Part::FfnDown => Some(DType::Q3_K),
+            _ => None,
+        },
+    },
+    Mix {
+        name: "q2_k_s",
+        about: "Q2_K; values that four heads share and the down projections of the first eighth of layers Q4_K; \
+            the head Q6_K",
+        matrices: DType::Q2_K,
+        rule: |p| (first_down(p) || p.part == Part::AttnV && p.shared_values).then_some(DType::Q4_K),
+    },
     Mix { name: "q3_k_s", about: "Q3_K, the head Q6_K", matrices: DType::Q3_K, rule: |_| None },
     Mix {
         name: "q3_k_m",
@@ -95,6 +134,8 @@ pub static MIXES: &[Mix] = &[
         matrices: DType::Q5_K,
         rule: six_where_it_matters,
     },
+    Mix { name: "iq4_nl", about: ABOUT_IQ4, matrices: DType::IQ4_NL, rule: five_where_it_matters },
+    Mix { name: "iq4_xs", about: ABOUT_IQ4, matrices: DType::IQ4_XS, rule: five_where_it_matters },
     Mix {
         name: "mxfp4_moe",
         about: "experts MXFP4, everything else Q8_0",
@@ -102,6 +143,18 @@ pub static MIXES: &[Mix] = &[
         rule: |p| Some(if p.is_experts { DType::MXFP4 } else { DType::Q8_0 }),
     },
 ];
+
+const ABOUT_IQ4: &str = "the type; values that four heads share, and without importance data the down projections of \
+    the first eighth of layers, Q5_K; the head Q6_K";
+
+fn first_down(Place { part, i, n, .. }: Place) -> bool {
+    part == Part::FfnDown && i < n / 8
+}
+
+fn five_where_it_matters(p: Place) -> Option<DType> {
+    let down = first_down(p) && !p.has_importance;
+    (down || p.part == Part::AttnV && p.shared_values).then_some(DType::Q5_K)
+}
 
 fn six_where_it_matters(Place { part, i, n, .. }: Place) -> Option<DType> {
     (matches!(part, Part::AttnV | Part::FfnDown) && more_bits(i, n)).then_some(DType::Q6_K)
@@ -113,15 +166,11 @@ impl Recipe {
     /// # Errors
     /// [`Error::Request`] for a type that cannot be written, with those that can.
     pub fn pure(dtype: DType) -> Result<Recipe, Error> {
-        let writable = || {
-            let names = CODECS.iter().filter(|c| c.encoder().is_some()).map(|c| c.dtype().to_string());
-            names.collect::<Vec<_>>().join(", ")
-        };
         match codec(dtype).is_some_and(|c| c.encoder().is_some()) {
-            true => Ok(Recipe { matrices: dtype, token_embd: None, mix: None }),
+            true => Ok(Recipe { matrices: dtype, token_embd: None, overrides: Vec::new(), mix: None }),
             false => Err(Error::Request {
                 what: "type to write".into(),
-                expected: format!("one of {}", writable()),
+                expected: format!("one of {}", writable().join(", ")),
                 found: match codec(dtype) {
                     Some(_) => format!("{dtype}, which can only be read"),
                     None => dtype.to_string(),
@@ -130,24 +179,44 @@ impl Recipe {
         }
     }
 
-    /// A mix by its name, or a pure recipe by the name of its block type; upper or lower case. `q2_k`,
-    /// `iq4_nl`, `iq4_xs` and `q4_1` are pure, where llama.cpp's files of these names have some tensors larger.
+    /// A mix by its name, or a pure recipe by the name of its block type where no mix has that name; upper or lower
+    /// case.
     ///
     /// # Errors
     /// [`Error::Request`] for a name of neither, and for a type that cannot be written.
     pub fn from_name(name: &str) -> Result<Recipe, Error> {
         if let Some(mix) = MIXES.iter().find(|m| m.name.eq_ignore_ascii_case(name)) {
-            return Ok(Recipe { matrices: mix.matrices, token_embd: None, mix: Some(mix) });
+            return Ok(Recipe {
+                matrices: mix.matrices,
+                token_embd: None,
+                overrides: Vec::new(),
+                mix: Some(mix),
+            });
         }
         let Some(dtype) = DType::from_name(name) else {
             let mixes: Vec<&str> = MIXES.iter().map(|m| m.name).collect();
             return Err(Error::Request {
                 what: "type to write".into(),
-                expected: format!("a block type such as q8_0, or one of {}", mixes.join(", ")),
+                expected: format!(
+                    "a block type ({}) or a mix ({})",
+                    writable().join(", ").to_lowercase(),
+                    mixes.join(", ")
+                ),
                 found: name.into(),
             });
         };
         Recipe::pure(dtype)
+    }
+
+    /// The same with another type for the matrices whose names fit `pattern`, in which `*` stands for any run of
+    /// characters. Later calls win over earlier ones, and all of them over the type of the token embedding.
+    ///
+    /// # Errors
+    /// As [`pure`](Self::pure).
+    pub fn with_tensors(mut self, pattern: &str, dtype: DType) -> Result<Recipe, Error> {
+        Recipe::pure(dtype)?;
+        self.overrides.push((pattern.into(), dtype));
+        Ok(self)
     }
 
     /// The same with another type for the token embedding, whether or not it is the output head too.
@@ -166,7 +235,14 @@ impl Recipe {
 
     /// The types of all tensors, in the order of the file. Vectors and routers keep theirs: they are small, and
     /// a router picks experts by small differences. So do tensors of integers and of unknown types.
-    pub(super) fn dtypes(&self, gguf: &Gguf) -> Vec<DType> {
+    ///
+    /// # Errors
+    /// [`Error::Request`] for a pattern that fits no matrix, [`Error::Weights`] for types asked for by a pattern or for
+    /// the token embedding that cannot hold the rows.
+    pub(super) fn dtypes(&self, gguf: &Gguf, has_importance: bool) -> Result<Vec<DType>, Error> {
+        let shared_values = heads_per_value(gguf) >= 4;
+        let mut fits = vec![false; self.overrides.len()];
+        let mut problems = Vec::new();
         let has_head = gguf.tensor("output.weight").is_some();
         let layer = |t: &TensorInfo| -> Option<usize> {
             t.name.strip_prefix("blk.")?.split('.').next()?.parse().ok()
@@ -175,7 +251,7 @@ impl Recipe {
         let mut values: Vec<usize> =
             gguf.tensors().iter().filter(|t| t.name.ends_with("attn_v.weight")).filter_map(layer).collect();
         values.sort_unstable();
-        let dtype = |t: &TensorInfo| {
+        let mut dtype = |t: &TensorInfo| {
             let keep = t.dims.len() < 2
                 || t.name.ends_with("ffn_gate_inp.weight")
                 || t.dtype.is_integer()
@@ -191,16 +267,50 @@ impl Recipe {
             };
             let by_mix = self.mix.and_then(|m| {
                 let head = (part == Part::Output).then_some(DType::Q6_K);
-                (m.rule)(Place { part, is_experts, i, n }).or(head)
+                (m.rule)(Place { part, is_experts, i, n, shared_values, has_importance }).or(head)
             });
-            let wanted = match self.token_embd {
-                Some(d) if t.name == "token_embd.weight" => d,
-                _ => by_mix.unwrap_or(self.matrices),
-            };
-            fitting(wanted, t.row_len())
+            let mut asked = self.token_embd.filter(|_| t.name == "token_embd.weight");
+            for ((pattern, dtype), fits) in self.overrides.iter().zip(&mut fits) {
+                if glob(pattern, &t.name) {
+                    (asked, *fits) = (Some(*dtype), true);
+                }
+            }
+            match asked {
+                Some(d) if d.row_bytes(t.row_len()).is_none() => {
+                    problems.push(format!("{}: {d} cannot hold rows of {}", t.name, t.row_len()));
+                    d
+                }
+                Some(d) => d,
+                None => fitting(by_mix.unwrap_or(self.matrices), t.row_len()),
+            }
         };
-        gguf.tensors().iter().map(dtype).collect()
+        let dtypes = gguf.tensors().iter().map(&mut dtype).collect();
+        if let Some(((pattern, _), _)) = self.overrides.iter().zip(&fits).find(|(_, fits)| !**fits) {
+            return Err(Error::Request {
+                what: "pattern of tensors".into(),
+                expected: "one that fits a matrix of the file other than a router".into(),
+                found: pattern.clone(),
+            });
+        }
+        if problems.is_empty() { Ok(dtypes) } else { Err(Error::Weights { problems }) }
     }
+}
+
+/// Names of the types that can be written.
+fn writable() -> Vec<String> {
+    CODECS.iter().filter(|c| c.encoder().is_some()).map(|c| c.dtype().to_string()).collect()
+}
+
+/// How many query heads share a head of values in the first layer; 0 where the file does not say.
+fn heads_per_value(gguf: &Gguf) -> u64 {
+    let m = gguf.metadata();
+    let Ok(Some(arch)) = m.opt_str("general.architecture") else { return 0 };
+    let first = |name: &str| {
+        let key = format!("{arch}.attention.{name}");
+        let of_all = m.opt_u64(&key).ok().flatten();
+        of_all.or_else(|| m.i32_array(&key).ok()?.first().and_then(|&n| u64::try_from(n).ok()))
+    };
+    first("head_count").unwrap_or(0).checked_div(first("head_count_kv").unwrap_or(0)).unwrap_or(0)
 }
 
 fn part(t: &TensorInfo, has_head: bool) -> Part {
@@ -216,7 +326,7 @@ fn part(t: &TensorInfo, has_head: bool) -> Part {
 
 #[cfg(test)]
 mod tests {
-    use redraft_gguf::GgufWriter;
+    use redraft_gguf::{Array, GgufWriter, Value};
 
     use super::*;
 
@@ -254,7 +364,7 @@ mod tests {
 
     /// The types of a kind of tensor by ascending layer.
     fn types(gguf: &Gguf, recipe: &str, kind: &str) -> String {
-        let dtypes = Recipe::from_name(recipe).unwrap().dtypes(gguf);
+        let dtypes = Recipe::from_name(recipe).unwrap().dtypes(gguf, false).unwrap();
         let mut found: Vec<(usize, DType)> = Vec::new();
         for (t, d) in gguf.tensors().iter().zip(dtypes) {
             let name = t.name.strip_suffix(".weight").unwrap();
@@ -290,7 +400,13 @@ mod tests {
             ("q4_k_m", "ffn_down_exps", "Q8 Q8 Q5 Q5 Q8 Q5 Q5 Q8 Q5 Q5 Q8 Q5 Q5 Q8 Q8 Q8"),
             ("q4_k_m", "token_embd", "Q6"),
             ("q4_k", "token_embd", "Q4"),
-            ("q2_k", "ffn_down", "Q2 Q2 Q2 Q2 Q2 Q2 Q2 Q2 Q2 Q2 Q2 Q2 Q2 Q2 Q2 Q2"),
+            ("q2_k", "ffn_down", "Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3"),
+            ("q2_k", "attn_v", "Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3"),
+            ("q2_k_s", "attn_v", "Q2 Q2 Q2 Q2 Q2 Q2 Q2 Q2 Q2 Q2 Q2 Q2"),
+            ("q2_k_s", "ffn_down", "Q4 Q4 Q2 Q2 Q2 Q2 Q2 Q2 Q2 Q2 Q2 Q2 Q2 Q2 Q2 Q2"),
+            ("iq4_xs", "ffn_down", "Q5 Q5 IQ4 IQ4 IQ4 IQ4 IQ4 IQ4 IQ4 IQ4 IQ4 IQ4 IQ4 IQ4 IQ4 IQ4"),
+            ("q4_0", "ffn_down", "Q4 Q4 Q4 Q4 Q4 Q4 Q4 Q4 Q4 Q4 Q4 Q4 Q4 Q4 Q4 Q4"),
+            ("q4_0", "token_embd", "Q6"),
             ("q4_k_m", "ids", "I32"),
             ("mxfp4_moe", "token_embd", "Q8"),
         ] {
@@ -303,7 +419,44 @@ mod tests {
             assert!(types(&g, "q2_k", kind).split(' ').all(|t| t == "F32"), "{kind}");
         }
         let recipe = Recipe::from_name("Q3_K_M").unwrap().with_token_embd(DType::Q8_0).unwrap();
-        assert_eq!((recipe.dtypes(&g)[0], recipe.file_type_id()), (DType::Q8_0, Some(12)));
+        let dtypes = recipe.dtypes(&g, false).unwrap();
+        assert_eq!((dtypes[0], recipe.file_type_id()), (DType::Q8_0, Some(12)));
+    }
+
+    #[test]
+    fn heads_that_share_values_and_importance_data_change_mixes() {
+        let mut m = model().metadata().clone();
+        m.set("any.attention.head_count", 8u32);
+        m.set("any.attention.head_count_kv", Value::Array(Array::I32(vec![2, 8])));
+        let g = model().with_metadata(m);
+        for recipe in ["q2_k", "q2_k_s"] {
+            assert!(types(&g, recipe, "attn_v").split(' ').all(|t| t == "Q4"), "{recipe}");
+        }
+        assert!(types(&g, "iq4_nl", "attn_v").split(' ').all(|t| t == "Q5"));
+        let of = |recipe: &str, name: &str| {
+            let i = g.tensors().iter().position(|t| t.name == name).unwrap();
+            Recipe::from_name(recipe).unwrap().dtypes(&g, true).unwrap()[i]
+        };
+        assert_eq!(of("iq4_xs", "blk.1.ffn_down.weight"), DType::IQ4_XS);
+        assert_eq!(of("q4_0", "blk.1.ffn_down.weight"), DType::Q4_1);
+        assert_eq!(of("q5_0", "blk.2.ffn_down.weight"), DType::Q5_0);
+    }
+
+    #[test]
+    fn the_last_pattern_that_fits_wins() {
+        let g = model();
+        let base = || Recipe::from_name("q4_k_m").unwrap().with_token_embd(DType::Q8_0).unwrap();
+        let with = |recipe: Recipe, pattern: &str, d: DType| recipe.with_tensors(pattern, d).unwrap();
+        let recipe = with(with(base(), "*", DType::F16), "blk.1.ffn_*", DType::Q8_0);
+        let dtypes = recipe.dtypes(&g, false).unwrap();
+        let of = |name: &str| dtypes[g.tensors().iter().position(|t| t.name == name).unwrap()];
+        assert_eq!(of("token_embd.weight"), DType::F16);
+        assert_eq!(of("blk.1.ffn_down_exps.weight"), DType::Q8_0);
+        assert_eq!((of("blk.1.ffn_gate_inp.weight"), of("blk.1.attn_norm.weight")), (DType::F32, DType::F32));
+        let e = with(base(), "blk.*.attn_norm*", DType::F16).dtypes(&g, false).unwrap_err().to_string();
+        assert!(e.contains("found blk.*.attn_norm*"), "{e}");
+        let e = with(base(), "*down_exps*", DType::Q4_K).dtypes(&g, false).unwrap_err().to_string();
+        assert!(e.contains("blk.15.ffn_down_exps.weight: Q4_K cannot hold rows of 32"), "{e}");
     }
 
     #[test]
