@@ -535,10 +535,13 @@ impl<K: HostKernels> Backend for HostBackend<K> {
         self.kernels.watch(stop.clone());
         let run = || self.execute(program, (&mut taken, &of), inputs, observer, stop.as_deref());
         // An op that was left early has no results to go on with, so it unwinds.
+        let mut panic = None;
         let done = room.and_then(|()| match catch_unwind(AssertUnwindSafe(run)) {
             Ok(done) => done,
-            Err(payload) if payload.is::<LeftEarly>() => Err(ComputeError::Interrupted),
-            Err(payload) => resume_unwind(payload),
+            Err(payload) => {
+                panic = Some(payload).filter(|p| !p.is::<LeftEarly>());
+                Err(ComputeError::Interrupted)
+            }
         });
         self.kernels.watch(None);
         for (&s, part) in of.iter().zip(segments.iter()) {
@@ -551,6 +554,9 @@ impl<K: HostKernels> Backend for HostBackend<K> {
             }
         }
         self.seqs.extend(different.iter().map(|seq| seq.0).zip(taken));
+        if let Some(payload) = panic {
+            resume_unwind(payload);
+        }
         done
     }
 }

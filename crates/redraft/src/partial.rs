@@ -13,8 +13,8 @@ pub(crate) struct Partial {
 
 impl Partial {
     /// # Errors
-    /// Those of the file system; [`ErrorKind::AlreadyExists`] where `path` is no regular file: the rename at the end
-    /// must not replace a device or a pipe.
+    /// Those of the file system; [`ErrorKind::AlreadyExists`] where `path` is no regular file, since the rename at the end
+    /// must not replace a device or a pipe, and where a file with the added name is there.
     pub(crate) fn create(path: &Path) -> io::Result<Partial> {
         if fs::metadata(path).is_ok_and(|m| !m.is_file()) {
             return Err(io::Error::new(ErrorKind::AlreadyExists, "exists and is not a regular file"));
@@ -22,7 +22,21 @@ impl Partial {
         let mut name = path.file_name().ok_or(ErrorKind::InvalidFilename)?.to_owned();
         name.push(".partial");
         let path = path.with_file_name(name);
-        Ok(Partial { file: File::create(&path)?, path, finished: false })
+        // What is there may be another run's, or the very file that is read.
+        let file =
+            File::options().read(true).write(true).create_new(true).open(&path).map_err(|e| {
+                match e.kind() {
+                    ErrorKind::AlreadyExists => io::Error::new(
+                        e.kind(),
+                        format!(
+                            "{} is in the way: another run writes it, or one was cut short; remove it then",
+                            path.display()
+                        ),
+                    ),
+                    _ => e,
+                }
+            })?;
+        Ok(Partial { file, path, finished: false })
     }
 
     /// Where it is until it is finished.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::ValueEnum;
 use redraft::gguf::Shown;
-use redraft::trace::{Limits, Preset, Report, Row, TraceFile, compare, glob};
+use redraft::trace::{Limits, Preset, Report, Row, Tokens, TraceFile, compare, glob};
 use serde::Serialize;
 
 use crate::exit::Exit;
@@ -195,6 +195,10 @@ fn matches(pattern: &str, name: &str) -> bool {
     [name, base, bare].iter().any(|text| glob(pattern, text))
 }
 
+fn said_of_tokens(t: &Tokens) -> String {
+    format!("KL {:.1e} (largest {:.1e}), top 5 {:.1} %", t.kl_mean, t.kl_max, 100.0 * t.top5)
+}
+
 /// Names that are listed where not all are wanted.
 const FEW: usize = 8;
 
@@ -211,7 +215,7 @@ fn text(report: &Report, all: bool, every_name: bool) -> String {
             r.max_ulp.map_or(String::new(), |u| if u == u64::MAX { "NaN".into() } else { u.to_string() }),
             of(r.argmax),
             of(r.different),
-            r.note.clone().unwrap_or_default(),
+            r.note.clone().or_else(|| r.tokens.map(|t| said_of_tokens(&t))).unwrap_or_default(),
         ]
     };
     let heading = ["", "tensor", "1-cos", "nmse", "max abs", "max ulp", "argmax", "differ", "note"];

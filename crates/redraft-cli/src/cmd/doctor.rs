@@ -87,7 +87,11 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
             Some(Fixed { file: copy.display().to_string(), verdict: again.verdict })
         }
         (Some(copy), None) => {
-            out.warn(&format!("{} is not written: there is nothing to fix", copy.display()));
+            let why = match report.verdict.is_supported() {
+                true => "there is nothing to fix",
+                false => "no change of metadata makes this file run",
+            };
+            out.warn(&format!("{} is not written: {why}", copy.display()));
             None
         }
         (None, _) => None,

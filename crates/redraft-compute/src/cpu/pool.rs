@@ -195,7 +195,9 @@ impl Pool {
         shared.caller.wait(|| Word(shared.word.load(Ordering::SeqCst)).inside() == 0);
         let theirs = shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.busy.store(false, Ordering::Release);
-        if let Some(payload) = own.err().or(theirs) {
+        let mut kept = own.err();
+        theirs.into_iter().for_each(|payload| keep(&mut kept, payload));
+        if let Some(payload) = kept {
             resume_unwind(payload);
         }
     }
@@ -247,6 +249,13 @@ impl Drop for Pool {
     }
 }
 
+/// Keeps the first panic of a region; one that only says that the region was left early gives way to any other.
+fn keep(kept: &mut Option<Box<dyn Any + Send>>, payload: Box<dyn Any + Send>) {
+    if kept.as_ref().is_none_or(|k| k.is::<LeftEarly>()) {
+        *kept = Some(payload);
+    }
+}
+
 /// The loop of worker `i`, participant `i + 1`.
 fn work(shared: &Shared, i: usize) {
     shared.workers[i].register();
@@ -269,7 +278,7 @@ fn work(shared: &Shared, i: usize) {
         if let Some(f) = region
             && let Err(payload) = catch_unwind(AssertUnwindSafe(|| f(i + 1)))
         {
-            *shared.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(payload);
+            keep(&mut shared.panic.lock().unwrap_or_else(PoisonError::into_inner), payload);
         }
         if Word(shared.word.fetch_sub(1, Ordering::SeqCst)).inside() == 1 {
             shared.caller.wake();

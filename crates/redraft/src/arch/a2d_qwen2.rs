@@ -15,7 +15,7 @@ pub(super) const SPEC: ArchSpec = ArchSpec {
     sampler: Some(&LOW_CONFIDENCE),
     defaults: &[],
     tap_names: masked::TAP_NAMES,
-    presets: &[],
+    presets: crate::synth::A2D_QWEN2,
     hf: Some(&HF),
     pre: Some("qwen2"),
     shifted: Some(FAMILY.shifted),

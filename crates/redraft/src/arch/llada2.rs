@@ -108,18 +108,9 @@ const KEYS: &[Key] = &[
     key("expert_weights_scale", Setting::Float(&["routed_scaling_factor"])),
     // Of 2.2.
     key(CAPACITY, Setting::OptSize(&["expert_capacity"])),
-    key(EXPERT_BLOCK, Setting::Made(expert_block)),
     key("diffusion.delete_token_id", Setting::OptSize(&["delete_token_id"])),
     key("diffusion.split_token_id", Setting::OptSize(&["split_token_id"])),
 ];
-
-/// Where experts are chosen for a block together, it is a block of the canvas.
-fn expert_block(c: &Config) -> Result<Option<Value>, String> {
-    match c.size(&["expert_capacity"])? {
-        Some(_) => Ok(c.size(tables::BLOCK)?.map(Value::U32)),
-        None => Ok(None),
-    }
-}
 
 fn head_dim(c: &Config) -> Result<u32, String> {
     match c.size(&["head_dim"])? {

@@ -66,7 +66,11 @@ impl Config {
     /// # Errors
     /// That it is missing, or what it is instead.
     pub fn need(&self, paths: &[&str]) -> Result<u32, String> {
-        self.size(paths)?.filter(|&n| n > 0).ok_or_else(|| missing(paths))
+        match (self.size(paths)?, self.get(paths)) {
+            (Some(0), Some((path, found))) => Err(wrong(path, "at least 1", found)),
+            (Some(n), _) => Ok(n),
+            (None, _) => Err(missing(paths)),
+        }
     }
 
     /// What a demand finds, where it is not met.

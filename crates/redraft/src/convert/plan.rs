@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use redraft_gguf::{DType, Metadata, Shown};
+use redraft_gguf::{DType, Metadata, Shown, codec};
 
 use super::ConvertOptions;
 use super::folder::{Folder, Source};
@@ -49,6 +49,11 @@ impl<'a> Plan<'a> {
         let (arch, hf) = architecture(folder, options)?;
         let mut problems: Vec<String> =
             hf.demands.iter().copied().flatten().filter_map(|d| folder.config.refused(d)).collect();
+        let plain = |d: DType| codec(d).is_some_and(|c| c.block_len() == 1 && c.encoder().is_some());
+        if let Some(dtype) = options.dtype.filter(|&d| !plain(d)) {
+            problems
+                .push(format!("{dtype}: matrices become F32, F16 or BF16 here, and block types afterwards"));
+        }
         let mut notes = Vec::new();
         let (places, left_out) = places(folder, hf, &mut problems);
         let mut metadata = Metadata::new();

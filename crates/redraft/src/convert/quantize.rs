@@ -2,6 +2,7 @@
 
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use redraft_gguf::{BlockCodec, DType, Encoder, Gguf, GgufError, GgufWriter, Metadata, TensorInfo, codec};
 
@@ -283,17 +284,26 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// Encodes chunks, each with the number of its first row, on a thread each but for the last, which has this one.
-    fn encode_all(&self, mut chunks: Vec<(usize, &[u8], &mut [u8])>) -> Vec<Sums> {
-        let Some((first, src, dst)) = chunks.pop() else { return Vec::new() };
+    /// Encodes chunks, each with the number of its first row, on a thread each but for the last, which has this one, as
+    /// have those for which the system has no thread.
+    fn encode_all(&self, chunks: Vec<(usize, &[u8], &mut [u8])>) -> Vec<Sums> {
+        let n = chunks.len();
+        let chunks: Vec<Mutex<_>> = chunks.into_iter().map(|chunk| Mutex::new(Some(chunk))).collect();
+        // A chunk is taken once, by its thread or below.
+        let work = |i: usize| {
+            let chunk = chunks[i].lock().unwrap_or_else(PoisonError::into_inner).take();
+            chunk.map_or_else(Sums::default, |(first, src, dst)| self.encode(first, src, dst))
+        };
+        let work = &work;
         std::thread::scope(|scope| {
-            let start = |(first, src, dst)| scope.spawn(move || self.encode(first, src, dst));
-            let others: Vec<_> = chunks.into_iter().map(start).collect();
-            let last = self.encode(first, src, dst);
-            let join = |h: std::thread::ScopedJoinHandle<'_, Sums>| {
-                h.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            let start = |i| std::thread::Builder::new().spawn_scoped(scope, move || work(i)).ok();
+            let others: Vec<_> = (0..n.saturating_sub(1)).map(start).collect();
+            let last = (n > 0).then(|| work(n - 1));
+            let join = |(i, h): (usize, Option<std::thread::ScopedJoinHandle<'_, Sums>>)| match h {
+                Some(h) => h.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                None => work(i),
             };
-            others.into_iter().map(join).chain([last]).collect()
+            others.into_iter().enumerate().map(join).chain(last).collect()
         })
     }
 

@@ -2,7 +2,7 @@
 
 use crate::trace::{Elements, Tensor};
 
-/// Rows of a result: its first extent. Elements that are not known are NaN in theirs and left out.
+/// Rows of a result: its first extent.
 fn rows(t: &Tensor) -> usize {
     match t.shape[..] {
         [] | [_] => 1,
@@ -32,6 +32,9 @@ pub(super) fn distance(a: Option<&Tensor>, b: Option<&Tensor>) -> f64 {
             if away == 0.0 { 0.0 } else { away.sqrt() / size }
         })
         .collect();
+    if rows.iter().any(|x| x.is_nan()) {
+        return f64::NAN;
+    }
     rows.sort_by(f64::total_cmp);
     rows[rows.len() / 2]
 }
@@ -43,4 +46,28 @@ pub(super) fn shifted(t: &Tensor, by: i8) -> Elements {
     let cols = x.len() / rows;
     let from = |i: usize| if by > 0 { (i + 1).min(rows - 1) } else { i.saturating_sub(1) };
     Elements::F64((0..rows).flat_map(|i| &x[from(i) * cols..(from(i) + 1) * cols]).copied().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tensor(rows: usize, x: Vec<f64>) -> Tensor {
+        Tensor { shape: vec![rows, x.len() / rows], data: Elements::F64(x) }
+    }
+
+    #[test]
+    fn the_median_row_counts_and_no_number_is_hidden() {
+        let truth = tensor(3, vec![3.0, 4.0, 3.0, 4.0, 3.0, 4.0]);
+        let away = |x: Vec<f64>| distance(Some(&tensor(3, x)), Some(&truth));
+        // Away by 0, 0.5 and 5 of rows of length 5.
+        assert_eq!(away(vec![3.0, 4.5, 3.0, 4.0, 3.0, 9.0]), 0.1);
+        assert!(away(vec![3.0, 4.0, 3.0, 4.0, 3.0, f64::NAN]).is_nan());
+        assert_eq!(distance(None, Some(&truth)), f64::INFINITY);
+        assert_eq!(distance(Some(&tensor(1, vec![1.0])), Some(&truth)), f64::INFINITY);
+        assert_eq!(shifted(&truth, 1).to_f64(), [3.0, 4.0, 3.0, 4.0, 3.0, 4.0]);
+        let rows = tensor(3, vec![1.0, 2.0, 3.0]);
+        assert_eq!(shifted(&rows, 1).to_f64(), [2.0, 3.0, 3.0]);
+        assert_eq!(shifted(&rows, -1).to_f64(), [1.0, 1.0, 2.0]);
+    }
 }

@@ -15,12 +15,14 @@ mod matrix;
 mod suspects;
 mod weights;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use redraft_compute::{KvType, Numerics, Precision};
 use redraft_gguf::Gguf;
 use serde::Serialize;
+use sha2::{Digest as _, Sha256};
 
 pub(crate) use faults::Applied;
 pub use faults::{Fault, Mistake, Pass};
@@ -103,7 +105,7 @@ pub struct Settings {
     pub limit: f64,
     /// How theirs was computed, where that is known.
     pub rounding: Option<Rounding>,
-    /// Set from elsewhere to stop between ops.
+    /// Set from elsewhere to stop.
     pub interrupt: Option<Arc<AtomicBool>>,
 }
 
@@ -325,25 +327,28 @@ fn judge(
             names.iter().zip(floors).map(|(name, floor)| (away(theirs, found, name) / floor, name.as_str()));
         worst(ratios)
     };
-    let mut all: Vec<(&Mistake, TraceFile, f64, String)> = Vec::new();
+    let mut all: Vec<(&Mistake, Option<TraceFile>, f64, String)> = Vec::new();
+    let mut seen = BTreeSet::new();
     for fault in faults {
         // In some models two mistakes are the same.
         let found = result(fault, Some(Rounding::F32))?;
-        if let Some(found) = found.filter(|found| all.iter().all(|(_, other, ..)| other != found)) {
+        if let Some(found) = found.filter(|found| seen.insert(digest(found))) {
             let (worst, at) = far(&found, &coarsest);
-            all.push((fault, found, worst, at));
+            all.push((fault, Some(found), worst, at));
+            all.sort_by(|a, b| a.2.total_cmp(&b.2));
+            // The logits of all of them would fill the memory.
+            all.iter_mut().skip(CLOSEST).for_each(|(_, found, ..)| *found = None);
         }
     }
-    all.sort_by(|a, b| a.2.total_cmp(&b.2));
     let mut tried = Vec::new();
     let mut explained: Option<(Tried, Rounding)> = None;
-    for (i, (fault, found, worst, at)) in all.iter().enumerate() {
+    for (fault, found, worst, at) in &all {
         let told = |worst, at| Tried { fault: fault.name(), about: fault.to_string(), worst, at };
         let mut here = told(*worst, at.clone());
-        if i >= CLOSEST {
+        let Some(found) = found else {
             tried.push(here);
             continue;
-        }
+        };
         let truth = result(fault, None)?.unwrap_or_default();
         for &r in &kinds {
             let own = match r {
@@ -434,9 +439,24 @@ fn judged_by(taps: &[Tap], limit: f64) -> Rounding {
     kinds().find(|&r| Some(stays(r)) == longest).unwrap_or(Rounding::F32)
 }
 
+/// Equal for equal results, and for others only by a chance that does not happen.
+fn digest(file: &TraceFile) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for (name, t) in &file.tensors {
+        hash.update((name.len() as u64).to_le_bytes());
+        hash.update(name.as_bytes());
+        hash.update((t.data.len() as u64).to_le_bytes());
+        match &t.data {
+            Elements::F32(x) => x.iter().for_each(|x| hash.update(x.to_le_bytes())),
+            other => other.to_f64().iter().for_each(|x| hash.update(x.to_le_bytes())),
+        }
+    }
+    hash.finalize().into()
+}
+
 /// The largest of them; one that is no number is larger than all others.
 fn worst<'a>(taps: impl Iterator<Item = (f64, &'a str)>) -> (f64, String) {
-    let worse = |a: (f64, &'a str), b: (f64, &'a str)| if b.0 <= a.0 { a } else { b };
+    let worse = |a: (f64, &'a str), b: (f64, &'a str)| if b.0 <= a.0 || a.0.is_nan() { a } else { b };
     let (ratio, name) = taps.fold((-1.0, ""), worse);
     (ratio, name.to_string())
 }

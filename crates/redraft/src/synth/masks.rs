@@ -47,6 +47,11 @@ pub(crate) const RND1: &[Preset] = &[Preset {
     about: "RND1 30B-A3B: 48 layers, 128 experts of which 8 are used",
     build: || plan(&RND1_30B),
 }];
+pub(crate) const A2D_QWEN2: &[Preset] = &[Preset {
+    name: "qwen2.5-0.5b-mdlm",
+    about: "A2D of Qwen 2.5 0.5B (Open-dCoder's shapes): 24 layers, full mask",
+    build: || plan(&QWEN2_MDLM),
+}];
 pub(crate) const A2D_QWEN3: &[Preset] = &[
     Preset {
         name: "qwen3-0.6b-mdlm",
@@ -297,6 +302,23 @@ const MDLM: Sizes = Sizes {
     ..SDAR_8B
 };
 
+const QWEN2_MDLM: Sizes = Sizes {
+    arch: "a2d-qwen2",
+    name: "Qwen 2.5 0.5B A2D MDLM",
+    size_label: "0.5B",
+    n_layers: 24,
+    context_len: 32_768,
+    d_model: 896,
+    n_heads: 14,
+    n_kv_heads: 2,
+    head_dim: 64,
+    bias: true,
+    head_norms: false,
+    d_ff: 4864,
+    vocab: ByteLevel { mask: 151_665, ..MDLM.vocab },
+    ..MDLM
+};
+
 const BD3LM: Sizes = Sizes { name: "Qwen 3 0.6B A2D BD3LM", block_len: Some(32), ..MDLM };
 
 /// A model of the same kind with two to five million weights. Its rows are whole super-blocks in some tensors and not in
@@ -321,7 +343,7 @@ pub(super) fn tiny(name: &'static str, s: Sizes) -> Sizes {
 
 /// All models, for tests.
 #[cfg(test)]
-pub(super) const ALL: [Sizes; 12] = [
+pub(super) const ALL: [Sizes; 13] = [
     DREAM_7B,
     LLADA_8B,
     LLADA_MOE_7B,
@@ -334,6 +356,7 @@ pub(super) const ALL: [Sizes; 12] = [
     FAST_DLLM_7B,
     MDLM,
     BD3LM,
+    QWEN2_MDLM,
 ];
 
 pub(super) fn plan(s: &Sizes) -> Plan {

@@ -20,7 +20,9 @@ pub use gemma4::{
     DIFFUSION_GEMMA, GEMMA4, diffusion_gemma_26b, diffusion_gemma_tiny, gemma4_26b, gemma4_26b_6l,
     gemma4_mini, gemma4_tiny,
 };
-pub(crate) use masks::{A2D_QWEN3, DREAM, FAST_DLLM, LLADA, LLADA_MOE, LLADA2, RND1, SDAR, SDAR_MOE};
+pub(crate) use masks::{
+    A2D_QWEN2, A2D_QWEN3, DREAM, FAST_DLLM, LLADA, LLADA_MOE, LLADA2, RND1, SDAR, SDAR_MOE,
+};
 
 use redraft_gguf::{DType, GgufError, GgufWriter, Metadata};
 

@@ -422,6 +422,7 @@ fn models_of_masks_have_their_sizes_and_run() {
         ("fast-dllm", 7.62),
         ("a2d-qwen3", 0.6),
         ("a2d-qwen3", 0.6),
+        ("a2d-qwen2", 0.49),
     ];
     assert_eq!(billions, expected);
     for s in masks::ALL {

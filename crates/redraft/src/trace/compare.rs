@@ -59,10 +59,54 @@ pub struct Row {
     pub max_ulp: Option<u64>,
     /// Rows with the same argmax, and rows (logits only).
     pub argmax: Option<(usize, usize)>,
+    /// What the rows of logits say of the next token.
+    pub tokens: Option<Tokens>,
     /// Integers that differ, and integers.
     pub different: Option<(usize, usize)>,
     /// What else there is to say.
     pub note: Option<String>,
+}
+
+/// How far the distributions of logits are from each other, over all rows.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Tokens {
+    /// Mean of the Kullback-Leibler divergences of the candidate's distributions from the golden's, in nats.
+    pub kl_mean: f64,
+    /// The largest of them.
+    pub kl_max: f64,
+    /// How many of the golden's five most likely tokens are among the candidate's, as a share.
+    pub top5: f64,
+}
+
+impl Tokens {
+    /// Of rows of `vocab` logits, at least one.
+    fn of(golden: &[f64], candidate: &[f64], vocab: usize) -> Tokens {
+        let (mut sum, mut max, mut shared, mut all, mut rows) = (0.0, 0.0f64, 0usize, 0usize, 0usize);
+        for (g, c) in golden.chunks(vocab).zip(candidate.chunks(vocab)) {
+            let (p, q) = (log_softmax(g), log_softmax(c));
+            let kl = p.iter().zip(&q).map(|(p, q)| p.exp() * (p - q)).sum::<f64>().max(0.0);
+            (sum, max) = (sum + kl, max.max(kl));
+            let (g, c) = (largest(g), largest(c));
+            shared += g.iter().filter(|id| c.contains(id)).count();
+            (all, rows) = (all + g.len(), rows + 1);
+        }
+        Tokens { kl_mean: sum / rows as f64, kl_max: max, top5: shared as f64 / all as f64 }
+    }
+}
+
+/// Logarithms of the probabilities.
+fn log_softmax(x: &[f64]) -> Vec<f64> {
+    let m = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let z = x.iter().map(|x| (x - m).exp()).sum::<f64>().ln();
+    x.iter().map(|x| x - m - z).collect()
+}
+
+/// The places of the five largest numbers, the first among equals.
+fn largest(x: &[f64]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..x.len()).collect();
+    order.sort_by(|&a, &b| x[b].total_cmp(&x[a]));
+    order.truncate(5);
+    order
 }
 
 /// A comparison, rows in execution order.
@@ -189,6 +233,7 @@ fn row(name: &str, g: &Tensor, c: &Tensor, limits: &Limits, carried: bool) -> Ro
         max_abs: None,
         max_ulp: None,
         argmax: None,
+        tokens: None,
         different: None,
         note: None,
     };
@@ -228,10 +273,11 @@ fn row(name: &str, g: &Tensor, c: &Tensor, limits: &Limits, carried: bool) -> Ro
     }
     let base = name.rsplit('/').next().unwrap_or(name);
     if ["logits", "result_output", "raw_logits"].contains(&base)
-        && let Some(&v) = g.shape.last().filter(|&&v| v > 0 && g.shape.len() >= 2)
+        && let Some(&v) = g.shape.last().filter(|&&v| v > 0 && g.shape.len() >= 2 && !a.is_empty())
     {
         let same = a.chunks(v).zip(b.chunks(v)).filter(|(a, b)| argmax(a) == argmax(b)).count();
         row.argmax = Some((same, a.len() / v));
+        row.tokens = broken.is_none().then(|| Tokens::of(&a, &b, v));
         row.ok &= limits.preset != Preset::F32 || same == a.len() / v;
     }
     row
@@ -295,6 +341,30 @@ mod tests {
         assert_eq!(ulps(1.0, 1.0 + f32::EPSILON), 1);
         assert_eq!(ulps(-f32::MIN_POSITIVE, f32::MIN_POSITIVE), 2 << 23);
         assert_eq!(ulps(0.0, -0.0), 0);
+    }
+
+    /// Two rows: one that is equal but for a constant, and one whose two tokens have exchanged 3/4 and 1/4.
+    #[test]
+    fn distributions_are_compared_by_what_they_say_of_tokens() {
+        let ln = f64::ln;
+        let golden =
+            file(&[("logits", vec![2, 2], Elements::F64(vec![ln(0.9), ln(0.1), ln(0.75), ln(0.25)]))]);
+        let c = file(&[(
+            "logits",
+            vec![2, 2],
+            Elements::F64(vec![ln(0.9) + 7.0, ln(0.1) + 7.0, ln(0.25), ln(0.75)]),
+        )]);
+        let tokens = compare(&golden, &c, &Preset::Quant.into()).rows[0].tokens.unwrap();
+        let kl = 0.75 * ln(3.0) - 0.25 * ln(3.0);
+        assert!(
+            (tokens.kl_max - kl).abs() < 1e-12 && (tokens.kl_mean - kl / 2.0).abs() < 1e-12,
+            "{tokens:?}"
+        );
+        assert_eq!(tokens.top5, 1.0, "both tokens are among the two that there are");
+        let x = |shift: usize| Elements::F64((0..8).map(|i| ((i + shift) % 8) as f64).collect());
+        let (a, b) = (file(&[("logits", vec![1, 8], x(0))]), file(&[("logits", vec![1, 8], x(2))]));
+        // 7 6 5 4 3 against 5 4 3 2 1.
+        assert_eq!(compare(&a, &b, &Preset::Quant.into()).rows[0].tokens.unwrap().top5, 0.6);
     }
 
     #[test]

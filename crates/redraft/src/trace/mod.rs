@@ -10,7 +10,7 @@ mod record;
 mod replay;
 mod whole;
 
-pub use compare::{Limits, Preset, Report, Row, compare};
+pub use compare::{Limits, Preset, Report, Row, Tokens, compare};
 pub(crate) use compare::{is_input, place};
 pub use file::{Elements, Tensor, TraceFile};
 pub use like::{golden_name, like};
