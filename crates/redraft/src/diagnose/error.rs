@@ -1,5 +1,7 @@
 //! How far two results are from each other.
 
+use redraft_gguf::{f16_to_f32, f32_to_f16};
+
 use crate::trace::{Elements, Tensor};
 
 /// Rows of a result: its first extent.
@@ -39,6 +41,20 @@ pub(super) fn distance(a: Option<&Tensor>, b: Option<&Tensor>) -> f64 {
     rows[rows.len() / 2]
 }
 
+/// The error of storing numbers as these are: where all of them are numbers of 16 bits they were rounded to such at the
+/// end, whatever they were computed in.
+pub(super) fn storage_unit(t: &Tensor) -> f64 {
+    let Elements::F32(x) = &t.data else { return 0.0 };
+    if x.is_empty() {
+        return 0.0;
+    }
+    if x.iter().all(|&x| f16_to_f32(f32_to_f16(x)) == x) {
+        return 2f64.powi(-12);
+    }
+    let bf16 = x.iter().all(|x| x.to_bits() & 0xFFFF == 0);
+    if bf16 { 2f64.powi(-9) } else { 0.0 }
+}
+
 /// Row `i` becomes row `i + by`; at the end the row stays.
 pub(super) fn shifted(t: &Tensor, by: i8) -> Elements {
     let x = t.data.to_f64();
@@ -66,6 +82,14 @@ mod tests {
         assert_eq!(distance(None, Some(&truth)), f64::INFINITY);
         assert_eq!(distance(Some(&tensor(1, vec![1.0])), Some(&truth)), f64::INFINITY);
         assert_eq!(shifted(&truth, 1).to_f64(), [3.0, 4.0, 3.0, 4.0, 3.0, 4.0]);
+        let stored = |x: Vec<f32>| storage_unit(&Tensor { shape: vec![x.len()], data: Elements::F32(x) });
+        assert_eq!(stored(vec![1.0, 1.000_976_6]), 2f64.powi(-12), "an f16 next to 1");
+        assert_eq!(
+            stored(vec![f32::from_bits(0x7149_0000), 1.007_812_5]),
+            2f64.powi(-9),
+            "too large for f16"
+        );
+        assert_eq!(stored(vec![0.1, 1.0]), 0.0);
         let rows = tensor(3, vec![1.0, 2.0, 3.0]);
         assert_eq!(shifted(&rows, 1).to_f64(), [2.0, 3.0, 3.0]);
         assert_eq!(shifted(&rows, -1).to_f64(), [1.0, 1.0, 2.0]);

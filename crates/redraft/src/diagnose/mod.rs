@@ -30,7 +30,7 @@ pub use faults::{Fault, Mistake, Pass};
 use crate::arch::Reading;
 use crate::trace::{Elements, TraceFile, is_input, like, place};
 use crate::{Error, LoadOptions, Model};
-use error::{distance, shifted};
+use error::{distance, shifted, storage_unit};
 
 /// A kind of rounding that honest programs do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -282,10 +282,12 @@ fn judge(
     }
     let away =
         |a: &TraceFile, b: &TraceFile, name: &String| distance(a.tensors.get(name), b.tensors.get(name));
+    // Rounding to 16 bits at the end hides what is finer.
+    let unit = |r: Rounding, name: &String| r.unit().max(theirs.tensors.get(name).map_or(0.0, storage_unit));
     let tap = |name: &String| Tap {
         name: name.clone(),
         theirs: away(theirs, &truth, name),
-        floors: std::array::from_fn(|i| away(&honest[i], &truth, name).max(Rounding::ALL[i].unit())),
+        floors: std::array::from_fn(|i| away(&honest[i], &truth, name).max(unit(Rounding::ALL[i], name))),
         ratio: 0.0,
     };
     let mut taps: Vec<Tap> = names.iter().map(tap).collect();
@@ -355,7 +357,8 @@ fn judge(
                 Rounding::F32 => found.clone(),
                 _ => result(fault, Some(r))?.unwrap_or_default(),
             };
-            let floors: Vec<f64> = names.iter().map(|name| away(&own, &truth, name).max(r.unit())).collect();
+            let floors: Vec<f64> =
+                names.iter().map(|name| away(&own, &truth, name).max(unit(r, name))).collect();
             let better = names.iter().zip(&floors).filter(|(n, f)| away(theirs, &truth, n) * TOO_GOOD < **f);
             if known.is_none() && r != Rounding::F32 && 2 * better.count() > names.len() {
                 continue;
