@@ -23,6 +23,7 @@ pub mod op;
 pub mod program;
 pub mod reference;
 pub mod rng;
+mod segment;
 pub mod value;
 pub mod weight;
 

@@ -34,7 +34,6 @@ const HF: HfSpec = HfSpec {
         &[key("diffusion.canvas_length", Setting::Block(tables::BLOCK, None))],
     ],
     demands: &[tables::PLAIN],
-    pre: "qwen2",
     add_bos: None,
 };
 

@@ -36,7 +36,6 @@ const HF: HfSpec = HfSpec {
     made: &[Made { gguf: "rope_freqs.weight", values: rope_factors }],
     keys: &[KEYS],
     demands: &[DEMANDS],
-    pre: "",
     add_bos: None,
 };
 

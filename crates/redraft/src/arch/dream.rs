@@ -30,7 +30,6 @@ const HF: HfSpec = HfSpec {
     made: &[],
     keys: &[tables::SIZES, tables::SHIFTED],
     demands: &[tables::PLAIN],
-    pre: "qwen2",
     add_bos: None,
 };
 

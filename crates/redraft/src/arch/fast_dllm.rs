@@ -35,7 +35,6 @@ const HF: HfSpec = HfSpec {
         &[key("diffusion.canvas_length", Setting::Block(tables::BLOCK, Some(32)))],
     ],
     demands: &[tables::PLAIN],
-    pre: "qwen2",
     add_bos: None,
 };
 

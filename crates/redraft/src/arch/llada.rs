@@ -31,7 +31,6 @@ const HF: HfSpec = HfSpec {
     made: &[],
     keys: &[KEYS, tables::UNSHIFTED],
     demands: &[DEMANDS],
-    pre: "llada-moe",
     add_bos: Some(true),
 };
 

@@ -47,7 +47,6 @@ const HF: HfSpec = HfSpec {
         &[key("diffusion.canvas_length", Setting::Block(tables::BLOCK, Some(32)))],
     ],
     demands: &[tables::PLAIN, DEMANDS],
-    pre: "bailingmoe2",
     add_bos: None,
 };
 

@@ -30,7 +30,6 @@ const HF: HfSpec = HfSpec {
     made: &[],
     keys: &[tables::SIZES, tables::EXPERT_SIZES, tables::UNSHIFTED],
     demands: &[tables::PLAIN, RAW_WEIGHTS],
-    pre: "llada-moe",
     add_bos: None,
 };
 

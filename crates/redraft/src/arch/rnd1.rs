@@ -30,7 +30,6 @@ const HF: HfSpec = HfSpec {
     made: &[],
     keys: &[tables::SIZES, tables::EXPERT_SIZES, tables::SHIFTED],
     demands: &[tables::PLAIN, tables::RENORMALIZED],
-    pre: "qwen2",
     add_bos: None,
 };
 

@@ -33,7 +33,6 @@ const HF: HfSpec = HfSpec {
         &[key("diffusion.canvas_length", Setting::Block(tables::BLOCK, Some(4)))],
     ],
     demands: &[tables::PLAIN],
-    pre: "qwen2",
     add_bos: None,
 };
 

@@ -34,7 +34,6 @@ const HF: HfSpec = HfSpec {
         &[key("diffusion.canvas_length", Setting::Block(tables::BLOCK, Some(4)))],
     ],
     demands: &[tables::PLAIN, tables::RENORMALIZED],
-    pre: "qwen2",
     add_bos: None,
 };
 

@@ -24,8 +24,6 @@ pub struct HfSpec {
     pub keys: &'static [&'static [Key]],
     /// Settings that must have one of these values, or none, for the model to be what the architecture computes.
     pub demands: &'static [&'static [Demand]],
-    /// Name of the pre-tokenizer in `tokenizer.ggml.pre`, among those that split alike.
-    pub pre: &'static str,
     /// Whether prompts begin with the token for that, where it is not as the tokenizer says.
     pub add_bos: Option<bool>,
 }

@@ -102,7 +102,7 @@ impl<'a> Plan<'a> {
         }
         let wanted = Wanted {
             rows: vocab_len as usize,
-            pre: hf.pre,
+            pre: arch.pre.unwrap_or_default(),
             forced_pre: options.pre.as_deref(),
             add_bos: hf.add_bos,
         };

@@ -52,19 +52,7 @@ impl Runs {
         if let Some((_, made)) = self.made.iter().find(|(k, _)| *k == key) {
             return made.clone();
         }
-        let base = LoadOptions::default();
-        let (options, fault) = match what {
-            Running::Truth => {
-                let options = Rounding::F32.options(&base, self.has_cache);
-                (LoadOptions { precision: Precision::F64, ..options }, None)
-            }
-            Running::Floor(r) => (r.options(&base, self.has_cache), None),
-            Running::Fault(fault, r) => (r.options(&base, self.has_cache), Some(fault)),
-            Running::FaultTruth(fault) => {
-                let options = Rounding::F32.options(&base, self.has_cache);
-                (LoadOptions { precision: Precision::F64, ..options }, Some(fault))
-            }
-        };
+        let (options, fault) = what.how(&LoadOptions::default(), Precision::F64, self.has_cache);
         let made = match fault {
             None => {
                 let mut model = Model::from_gguf(self.gguf.clone(), &options).unwrap();

@@ -138,6 +138,24 @@ pub enum Running<'a> {
     FaultTruth(&'a Mistake),
 }
 
+impl<'a> Running<'a> {
+    /// How the model computes, and with which mistake.
+    fn how(
+        self,
+        base: &LoadOptions,
+        truth: Precision,
+        has_cache: bool,
+    ) -> (LoadOptions, Option<&'a Mistake>) {
+        let exact = || LoadOptions { precision: truth, ..Rounding::F32.options(base, has_cache) };
+        match self {
+            Running::Truth => (exact(), None),
+            Running::Floor(rounding) => (rounding.options(base, has_cache), None),
+            Running::Fault(mistake, rounding) => (rounding.options(base, has_cache), Some(mistake)),
+            Running::FaultTruth(mistake) => (exact(), Some(mistake)),
+        }
+    }
+}
+
 /// One tap. Distances are relative: the median over the rows of `|a - b| / |b|`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Tap {
@@ -232,19 +250,7 @@ pub fn diagnose(
     let wanted = with_normed(theirs);
     let mut run = |what: Running<'_>| {
         progress(what);
-        let base = &settings.options;
-        let (options, fault) = match what {
-            Running::Truth => {
-                let options = Rounding::F32.options(base, has_cache);
-                (LoadOptions { precision: settings.truth, ..options }, None)
-            }
-            Running::Floor(rounding) => (rounding.options(base, has_cache), None),
-            Running::Fault(fault, rounding) => (rounding.options(base, has_cache), Some(fault)),
-            Running::FaultTruth(fault) => {
-                let options = Rounding::F32.options(base, has_cache);
-                (LoadOptions { precision: settings.truth, ..options }, Some(fault))
-            }
-        };
+        let (options, fault) = what.how(&settings.options, settings.truth, has_cache);
         let interrupt = settings.interrupt.clone();
         match fault {
             None => like(&mut Model::from_gguf(gguf.clone(), &options)?, &wanted, interrupt).map(Some),

@@ -9,6 +9,7 @@ mod memory;
 mod overflow;
 mod pass;
 mod penalties;
+mod result;
 mod session;
 
 pub use cache::{BlockCache, BlockStep};
@@ -22,7 +23,8 @@ pub use given::{Given, Slot, Window};
 pub use memory::MemoryEstimate;
 pub(crate) use memory::dry;
 pub use overflow::turns_to_drop;
-pub use pass::{CanvasPass, CanvasResult, Previous, Sampling, TapSink, canvas_pass};
+pub use pass::{CanvasPass, Previous, Sampling, TapSink, canvas_pass};
 use penalties::Place;
 pub use penalties::{Penalties, PlaceBan};
+pub use result::CanvasResult;
 pub use session::Session;
