@@ -392,10 +392,15 @@ impl ProgramBuilder {
         Ok(out)
     }
 
-    /// Appends [`Add`].
+    /// Appends [`Add`] of all rows.
     pub fn add(&mut self, a: Val, b: Val) -> Res {
+        self.add_rows(a, b, 0)
+    }
+
+    /// Appends [`Add`] to the rows of `a` from `first` on, as many as `b` has.
+    pub fn add_rows(&mut self, a: Val, b: Val, first: usize) -> Res {
         let out = self.val("Add", a.rows(), a.cols(), Kind::Real)?;
-        self.push(Add { a, b, out })?;
+        self.push(Add { a, b, first, out })?;
         Ok(out)
     }
 

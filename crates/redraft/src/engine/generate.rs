@@ -9,7 +9,8 @@ use redraft_compute::{TapData, TapKey, Val};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::pass::{CanvasPass, Previous, Sampling, TapSink, canvas_pass};
+use super::canvas::canvas_pass;
+use super::pass::{CanvasPass, Previous, Sampling, TapSink};
 use super::result::CanvasResult;
 use super::{BlockCache, BlockStep, Draws, Given, Penalties, Session, Slot, check, first_canvas, memory};
 use crate::arch::{Noise, Reading, Shape};

@@ -1,6 +1,7 @@
 //! From a prompt to committed canvases: passes, draws, steps, stop rules, events.
 
 mod cache;
+mod canvas;
 mod check;
 mod draws;
 mod generate;
@@ -13,6 +14,7 @@ mod result;
 mod session;
 
 pub use cache::{BlockCache, BlockStep};
+pub use canvas::{canvas_pass, canvas_passes};
 pub(crate) use check::commands;
 pub use draws::{Draws, Philox, first_canvas};
 pub use generate::{
@@ -23,7 +25,7 @@ pub use given::{Given, Slot, Window};
 pub use memory::MemoryEstimate;
 pub(crate) use memory::dry;
 pub use overflow::turns_to_drop;
-pub use pass::{CanvasPass, Previous, Sampling, TapSink, canvas_pass};
+pub use pass::{CanvasPass, Previous, Sampling, TapSink};
 use penalties::Place;
 pub use penalties::{Penalties, PlaceBan};
 pub use result::CanvasResult;
