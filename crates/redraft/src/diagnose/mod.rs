@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use redraft_compute::{KvType, Numerics, Precision};
+use redraft_compute::{ComputeError, KvType, Numerics, Precision};
 use redraft_gguf::Gguf;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
@@ -256,8 +256,11 @@ pub fn diagnose(
             None => like(&mut Model::from_gguf(gguf.clone(), &options)?, &wanted, interrupt).map(Some),
             Some(fault) => {
                 let (mut model, applied) = Applied::open(gguf, &options, fault)?;
-                let found = like(&mut model, &wanted, interrupt)?;
-                Ok(applied.changed().then_some(found))
+                match like(&mut model, &wanted, interrupt) {
+                    // A model whose numbers overflow did not make theirs.
+                    Err(Error::Compute(ComputeError::NotFinite { .. })) => Ok(None),
+                    found => Ok(applied.changed().then_some(found?)),
+                }
             }
         }
     };
