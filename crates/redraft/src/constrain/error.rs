@@ -5,7 +5,9 @@
 #[non_exhaustive]
 pub enum ConstrainError {
     /// Something that bounds time or memory.
-    #[error("the language of the reply is too large: {found} {what}, at most {limit}: ask for less, or for shorter parts")]
+    #[error(
+        "the language of the reply is too large: {found} {what}, at most {limit}: ask for less, or for shorter parts"
+    )]
     TooLarge {
         /// What there is too much of.
         what: &'static str,
@@ -53,11 +55,12 @@ pub enum ConstrainError {
         available: usize,
     },
     /// What the model allows leaves no reply.
-    #[error("canvas {canvas}: no reply that is asked for is left: {problem}")]
+    #[error(
+        "canvas {canvas}: the model's numbers leave no reply that is asked for: look at them with `redraft doctor` and \
+         `--digest full`"
+    )]
     NoReply {
         /// The canvas, counted from 0.
         canvas: usize,
-        /// What stands in the way.
-        problem: &'static str,
     },
 }

@@ -144,9 +144,8 @@ pub(super) fn between(lo: Bound, hi: Bound) -> Node {
 /// Any value of at most `depth` lists and objects in one another.
 pub(super) fn any(depth: u32) -> Node {
     let plain = Node::alt([string(0, None), number(), boolean(), Node::text("null")]);
-    (0..depth).fold(plain.clone(), |inner, _| {
-        Node::alt([plain.clone(), array(inner.clone(), 0, None), map(inner)])
-    })
+    (0..depth)
+        .fold(plain.clone(), |inner, _| Node::alt([plain.clone(), array(inner.clone(), 0, None), map(inner)]))
 }
 
 /// Exactly this value.
@@ -188,7 +187,11 @@ mod tests {
                 continue;
             };
             for n in -1500i64..1500 {
-                assert_eq!(a.contains(n.to_string().as_bytes()), (lo..=hi).contains(&n), "{n} in {lo}..={hi}");
+                assert_eq!(
+                    a.contains(n.to_string().as_bytes()),
+                    (lo..=hi).contains(&n),
+                    "{n} in {lo}..={hi}"
+                );
             }
             assert!(!a.contains(b"-0") && !a.contains(b"007"));
         }
@@ -206,10 +209,16 @@ mod tests {
                     let automaton = Automaton::new(&between(a, b));
                     for n in -80i32..=80 {
                         // In steps of a twentieth, written with two digits.
-                        let text = format!("{}{}.{:02}", if n < 0 { "-" } else { "" }, n.abs() / 20, n.abs() % 20 * 5);
+                        let text = format!(
+                            "{}{}.{:02}",
+                            if n < 0 { "-" } else { "" },
+                            n.abs() / 20,
+                            n.abs() % 20 * 5
+                        );
                         let x = f64::from(n) / 20.0;
                         let (lo, hi) = (lo as f64, hi as f64);
-                        let fits = (if a.open { x > lo } else { x >= lo }) && (if b.open { x < hi } else { x <= hi });
+                        let fits = (if a.open { x > lo } else { x >= lo })
+                            && (if b.open { x < hi } else { x <= hi });
                         let got = automaton.as_ref().is_ok_and(|a| a.contains(text.as_bytes()));
                         // The upper end of a range has no fraction: `3` stands for `3.00`.
                         let end = n % 20 == 0;
@@ -229,18 +238,31 @@ mod tests {
     fn values_of_all_kinds() {
         let a = Automaton::new(&any(2)).unwrap();
         for text in [
-            "null", "true", "-0", "-0.5", "-12.50e+07", "1E9", r#""a\n\"é""#, "[]", "{}", "[1, 2,[3]]",
+            "null",
+            "true",
+            "-0",
+            "-0.5",
+            "-12.50e+07",
+            "1E9",
+            r#""a\n\"é""#,
+            "[]",
+            "{}",
+            "[1, 2,[3]]",
             r#"{"a": [1],"b":{}}"#,
         ] {
             assert!(a.contains(text.as_bytes()), "{text}");
             serde_json::from_str::<Value>(text).unwrap();
         }
-        for text in ["", "nul", "01", "1.", ".5", "1e", "1e999", "[1,]", "{a:1}", "[[[1]]]", "[1 ,2]", "\"\n\""] {
+        for text in
+            ["", "nul", "01", "1.", ".5", "1e", "1e999", "[1,]", "{a:1}", "[[[1]]]", "[1 ,2]", "\"\n\""]
+        {
             assert!(!a.contains(text.as_bytes()), "{text}");
         }
         let v = serde_json::json!({"a": [1, "x\u{1}"], "b": null});
         let exactly = Automaton::new(&value(&v)).unwrap();
         assert!(exactly.contains(v.to_string().as_bytes()));
-        assert!(exactly.contains(b"{\"a\": [1, \"x\\u0001\"], \"b\": null}") && !exactly.contains(b"{\"a\":[1]}"));
+        assert!(
+            exactly.contains(b"{\"a\": [1, \"x\\u0001\"], \"b\": null}") && !exactly.contains(b"{\"a\":[1]}")
+        );
     }
 }

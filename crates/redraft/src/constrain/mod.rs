@@ -23,6 +23,11 @@ mod regex;
 mod schema;
 mod tokens;
 
+#[cfg(test)]
+mod tests;
+
+use crate::Model;
+use crate::arch::Noise;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -32,6 +37,7 @@ use self::tokens::{NOWHERE, TokenAutomaton};
 
 pub use self::error::ConstrainError;
 pub(crate) use self::paths::{Drawing, Reading, Row, Span};
+pub use self::schema::MAX_BYTES as MAX_SCHEMA_BYTES;
 pub use self::tokens::Vocabulary;
 
 /// Bytes of the tables of a canvas at most.
@@ -75,6 +81,23 @@ impl Language {
     }
 }
 
+impl Vocabulary {
+    /// The vocabulary of a model, for answers that end with one of `end_ids`.
+    pub fn of(model: &Model, end_ids: &[u32]) -> Vocabulary {
+        let (shape, tokenizer) = (model.shape(), model.tokenizer());
+        let mask = if let Noise::Mask(mask) = shape.noise { Some(mask) } else { None };
+        let stands = |id: u32| (id as usize) < shape.vocab_len && Some(id) != mask;
+        let is_text = |id: u32| stands(id) && !end_ids.contains(&id);
+        Vocabulary {
+            len: shape.vocab_len,
+            texts: tokenizer.texts().filter(|(id, _)| is_text(*id)).collect(),
+            end_ids: end_ids.to_vec(),
+            pad: tokenizer.pad().filter(|&id| stands(id)),
+            strips_space: tokenizer.adds_space(),
+        }
+    }
+}
+
 /// How large a compiled language is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Figures {
@@ -95,6 +118,7 @@ pub struct Figures {
 pub struct Constraint {
     language: Language,
     automaton: TokenAutomaton,
+    end_ids: Vec<u32>,
 }
 
 impl Constraint {
@@ -104,7 +128,7 @@ impl Constraint {
     /// What of it is not supported or too large; no text in it; a vocabulary that cannot write one.
     pub fn new(language: Language, vocabulary: &Vocabulary) -> Result<Constraint, ConstrainError> {
         let automaton = TokenAutomaton::new(Automaton::new(&language.node()?)?, vocabulary)?;
-        Ok(Constraint { language, automaton })
+        Ok(Constraint { language, automaton, end_ids: vocabulary.end_ids.clone() })
     }
 
     /// What was compiled.
@@ -127,6 +151,11 @@ impl Constraint {
     /// Tokens of the shortest reply, its end not counted.
     pub fn needed(&self) -> usize {
         self.automaton.shortest[TokenAutomaton::START as usize] as usize
+    }
+
+    /// Whether it was compiled for a vocabulary of so many ids with these ends of an answer.
+    pub(crate) fn fits(&self, vocab_len: usize, end_ids: &[u32]) -> bool {
+        self.automaton.class_of.len() == vocab_len && self.end_ids == end_ids
     }
 
     /// Whether these tokens, without an end, are a reply.
@@ -160,8 +189,11 @@ impl Constraint {
         let mut state = span.state;
         let mut ids = Vec::new();
         while ids.len() < len {
-            let mut edges =
-                self.automaton.edges(state).iter().filter(|e| allowed(&self.automaton, span, e.to, ids.len() + 1));
+            let mut edges = self
+                .automaton
+                .edges(state)
+                .iter()
+                .filter(|e| allowed(&self.automaton, span, e.to, ids.len() + 1));
             let (Some(edge), None) = (edges.next(), edges.next()) else { break };
             match self.automaton.only(edge.label) {
                 Some(id) if edge.to != self.automaton.ended() => ids.push(id),

@@ -27,7 +27,7 @@ const SMALL: f64 = 1e-250;
 
 /// What a position says.
 #[derive(Debug, Clone, Copy)]
-pub enum Row<'a> {
+pub(crate) enum Row<'a> {
     /// This token stands there.
     Fixed(u32),
     /// Logits of all ids, `[V]`.
@@ -38,7 +38,7 @@ pub enum Row<'a> {
 
 /// Where a canvas stands in an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
+pub(crate) struct Span {
     /// The state before it.
     pub state: u32,
     /// Tokens of the answer from its first position on; positions after them are cut off.
@@ -47,7 +47,7 @@ pub struct Span {
 
 /// How tokens are drawn.
 #[derive(Debug, Clone, Copy)]
-pub struct Drawing<'a> {
+pub(crate) struct Drawing<'a> {
     /// Uniform numbers, one for each position.
     pub uniform: &'a [f64],
     /// At each position only so many of the likeliest tokens; 0 is all.
@@ -58,7 +58,7 @@ pub struct Drawing<'a> {
 
 /// What a step makes of a canvas that is in the language, one entry for each position.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Reading {
+pub(crate) struct Reading {
     /// The best canvas.
     pub best: Vec<u32>,
     /// A drawn one; the best one where nothing is drawn.
@@ -113,8 +113,13 @@ struct ClassRow {
     entropy: f64,
 }
 
-const NO_TOKEN: ClassRow =
-    ClassRow { best: f32::NEG_INFINITY, id: u32::MAX, second: f32::NEG_INFINITY, sum: f64::NEG_INFINITY, entropy: 0.0 };
+const NO_TOKEN: ClassRow = ClassRow {
+    best: f32::NEG_INFINITY,
+    id: u32::MAX,
+    second: f32::NEG_INFINITY,
+    sum: f64::NEG_INFINITY,
+    entropy: 0.0,
+};
 
 /// The best token from a state.
 #[derive(Debug, Clone, Copy)]
@@ -160,7 +165,8 @@ impl<'a> Paths<'a> {
         }
         for row in classes.chunks(automaton.n_classes.max(1)) {
             let max = row.iter().map(|c| c.sum).fold(f64::NEG_INFINITY, f64::max);
-            let powers: Vec<f64> = row.iter().map(|c| if c.sum - max > -700.0 { exp(c.sum - max) } else { 0.0 }).collect();
+            let powers: Vec<f64> =
+                row.iter().map(|c| if c.sum - max > -700.0 { exp(c.sum - max) } else { 0.0 }).collect();
             for label in 0..automaton.n_labels() as u32 {
                 let of = automaton.classes(label);
                 let sum = of.iter().fold(0.0, |sum, &c| sum + powers[c as usize]);
@@ -249,7 +255,8 @@ impl<'a> Paths<'a> {
                 w > 0.0 && sum >= target
             });
             // Rounding cannot leave the sum short: it is the same sum.
-            let id = found.map_or(self.choices[at * self.automaton.len() + state as usize].id, |id| id as u32);
+            let id =
+                found.map_or(self.choices[at * self.automaton.len() + state as usize].id, |id| id as u32);
             state = after.get(self.automaton.class(id) as usize).map_or(u32::MAX, |a| a.0);
             out.push(id);
         }
@@ -419,7 +426,8 @@ mod tests {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 1..3).prop_map(Node::cat),
                 prop::collection::vec(inner.clone(), 1..4).prop_map(Node::alt),
-                (inner, 0u32..2, 0u32..4).prop_map(|(n, min, more)| n.repeat(min, (more < 3).then_some(min + more))),
+                (inner, 0u32..2, 0u32..4)
+                    .prop_map(|(n, min, more)| n.repeat(min, (more < 3).then_some(min + more))),
             ]
         })
     }
@@ -534,7 +542,8 @@ mod tests {
         };
         for _ in 0..draws {
             let uniform: Vec<f64> = (0..4).map(|_| number()).collect();
-            *counts.entry(paths.drawn(Drawing { uniform: &uniform, top_k: 0, top_p: 1.0 })).or_default() += 1.0;
+            *counts.entry(paths.drawn(Drawing { uniform: &uniform, top_k: 0, top_p: 1.0 })).or_default() +=
+                1.0;
         }
         assert!(all.len() > 20 && counts.keys().all(|c| all.contains(c)));
         let chi: f64 = all

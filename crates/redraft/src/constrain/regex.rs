@@ -160,15 +160,8 @@ impl Reader<'_> {
 }
 
 /// Characters that a JSON string holds after a backslash, and what stands there.
-const ESCAPED: [(char, u8); 7] = [
-    ('"', b'"'),
-    ('\\', b'\\'),
-    ('\u{8}', b'b'),
-    ('\u{c}', b'f'),
-    ('\n', b'n'),
-    ('\r', b'r'),
-    ('\t', b't'),
-];
+const ESCAPED: [(char, u8); 7] =
+    [('"', b'"'), ('\\', b'\\'), ('\u{8}', b'b'), ('\u{c}', b'f'), ('\n', b'n'), ('\r', b'r'), ('\t', b't')];
 
 fn character(c: char, writing: Writing) -> Node {
     class(&ClassUnicode::new([ClassUnicodeRange::new(c, c)]), writing)

@@ -16,8 +16,8 @@ use super::regex;
 /// Lists and objects in one another of a value that a schema says nothing of, and how often a reference goes through itself.
 pub(super) const DEPTH: u32 = 3;
 
-/// Bytes of a schema at most, written without spaces.
-const MAX_BYTES: usize = 1 << 18;
+/// Bytes of a schema at most.
+pub const MAX_BYTES: usize = 1 << 18;
 
 /// Schemas at most, each counted as often as it is referred to.
 const MAX_SCHEMAS: usize = 1 << 14;
@@ -64,7 +64,8 @@ const FORMATS: [(&str, &str); 5] = [
     ("uuid", "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"),
     ("ipv4", r"^((25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)\.){3}(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)$"),
 ];
-const DATE: &str = r"^\d{4}-(02-(0[1-9]|1\d|2[0-8])|(0[469]|11)-(0[1-9]|[12]\d|30)|(0[13578]|1[02])-(0[1-9]|[12]\d|3[01]))$";
+const DATE: &str =
+    r"^\d{4}-(02-(0[1-9]|1\d|2[0-8])|(0[469]|11)-(0[1-9]|[12]\d|30)|(0[13578]|1[02])-(0[1-9]|[12]\d|3[01]))$";
 const TIME: &str = r"^([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$";
 
 /// The language of a schema.
@@ -74,7 +75,11 @@ const TIME: &str = r"^([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?(Z|[+-]([01]\d|
 pub(super) fn language(schema: &Value) -> Result<Node, ConstrainError> {
     let bytes = schema.to_string().len();
     if bytes > MAX_BYTES {
-        return Err(ConstrainError::TooLarge { what: "bytes of JSON schema", found: bytes, limit: MAX_BYTES });
+        return Err(ConstrainError::TooLarge {
+            what: "bytes of JSON schema",
+            found: bytes,
+            limit: MAX_BYTES,
+        });
     }
     Reader { root: schema, path: Vec::new(), references: Vec::new(), schemas: 0 }.schema(schema)
 }
@@ -141,7 +146,9 @@ impl<'a> Reader<'a> {
             return match (key, &of[key]) {
                 ("$ref", Value::String(to)) => self.reference(to),
                 ("anyOf", Value::Array(all)) if !all.is_empty() => self.at(key, |r| r.any_of(all)),
-                ("allOf", Value::Array(all)) if all.len() == 1 => self.at(key, |r| r.at(0, |r| r.schema(&all[0]))),
+                ("allOf", Value::Array(all)) if all.len() == 1 => {
+                    self.at(key, |r| r.at(0, |r| r.schema(&all[0])))
+                }
                 ("allOf", Value::Array(_)) => {
                     Err(self.problem("\"allOf\" of several schemas is not supported: write them as one"))
                 }
@@ -167,7 +174,9 @@ impl<'a> Reader<'a> {
     fn reference(&mut self, to: &'a str) -> Result<Node, ConstrainError> {
         let local = to.strip_prefix('#').filter(|p| p.is_empty() || p.starts_with('/'));
         let Some(schema) = local.and_then(|pointer| self.root.pointer(pointer)) else {
-            return Err(self.problem(format!("\"$ref\" to {to:?}: expected a place in this schema, as #/$defs/NAME")));
+            return Err(
+                self.problem(format!("\"$ref\" to {to:?}: expected a place in this schema, as #/$defs/NAME"))
+            );
         };
         // What goes through itself ends somewhere.
         if self.references.iter().filter(|r| **r == to).count() > DEPTH as usize {
@@ -192,7 +201,10 @@ impl<'a> Reader<'a> {
             let found = TYPES.iter().map(|(t, _)| *t).find(|t| name.as_str() == Some(t));
             let names: Vec<&str> = TYPES.iter().map(|(t, _)| *t).collect();
             found.ok_or_else(|| {
-                self.problem(format!("\"type\": expected one of {}, or a list; found {name}", names.join(", ")))
+                self.problem(format!(
+                    "\"type\": expected one of {}, or a list; found {name}",
+                    names.join(", ")
+                ))
             })
         };
         match of.get("type") {
@@ -200,7 +212,8 @@ impl<'a> Reader<'a> {
             Some(name) => Ok(vec![known(name)?]),
             None => {
                 // Integers are numbers.
-                let spoken = TYPES.iter().filter(|(t, k)| *t != "integer" && k.iter().any(|k| of.contains_key(*k)));
+                let spoken =
+                    TYPES.iter().filter(|(t, k)| *t != "integer" && k.iter().any(|k| of.contains_key(*k)));
                 Ok(spoken.map(|(t, _)| *t).collect())
             }
         }
@@ -276,7 +289,9 @@ impl<'a> Reader<'a> {
         let (pattern, format) = (text("pattern")?, text("format")?);
         let many = [pattern.is_some(), format.is_some(), min.is_some() || max.is_some()];
         if many.iter().filter(|&&one| one).count() > 1 {
-            return Err(self.problem("\"pattern\", \"format\" and lengths beside each other are not supported"));
+            return Err(
+                self.problem("\"pattern\", \"format\" and lengths beside each other are not supported")
+            );
         }
         let inside = |pattern: &str| Ok(json::quoted(regex::inside_json(pattern)?));
         match (pattern, format) {
@@ -300,9 +315,12 @@ impl<'a> Reader<'a> {
     fn number(&self, of: &Map<String, Value>, integer: bool) -> Result<Node, ConstrainError> {
         let mut bounds = [Bound { at: -LARGEST, open: false }, Bound { at: LARGEST, open: false }];
         let mut bounded = false;
-        for (end, key, open) in
-            [(0, "minimum", false), (1, "maximum", false), (0, "exclusiveMinimum", true), (1, "exclusiveMaximum", true)]
-        {
+        for (end, key, open) in [
+            (0, "minimum", false),
+            (1, "maximum", false),
+            (0, "exclusiveMinimum", true),
+            (1, "exclusiveMaximum", true),
+        ] {
             let Some(value) = of.get(key) else { continue };
             let Some(x) = value.as_f64() else {
                 return Err(self.problem(format!("{key:?}: expected a number, found {value}")));
@@ -341,7 +359,9 @@ impl<'a> Reader<'a> {
                 let one = |(i, schema)| self.at("prefixItems", |r| r.at(i, |r| r.schema(schema)));
                 all.iter().enumerate().map(one).collect::<Result<Vec<_>, _>>()?
             }
-            Some(other) => return Err(self.problem(format!("\"prefixItems\": expected a list, found {other}"))),
+            Some(other) => {
+                return Err(self.problem(format!("\"prefixItems\": expected a list, found {other}")));
+            }
         };
         let item = match of.get("items") {
             None => json::any(DEPTH),
@@ -353,7 +373,10 @@ impl<'a> Reader<'a> {
         self.check_members(first.len())?;
         // What follows item `i`, from the end: nothing, or a comma and more.
         let n = first.len() as u32;
-        let more = |k: u32| Node::cat([json::comma(), item.clone()]).repeat(min.saturating_sub(k), max.map(|m| m.saturating_sub(k)));
+        let more = |k: u32| {
+            Node::cat([json::comma(), item.clone()])
+                .repeat(min.saturating_sub(k), max.map(|m| m.saturating_sub(k)))
+        };
         let mut rest = more(n);
         for (i, part) in (0..n).zip(first).rev() {
             let part = if i == 0 { part } else { Node::cat([json::comma(), part]) };
@@ -379,14 +402,18 @@ impl<'a> Reader<'a> {
         let properties = match of.get("properties") {
             None => &none,
             Some(Value::Object(properties)) => properties,
-            Some(other) => return Err(self.problem(format!("\"properties\": expected an object, found {other}"))),
+            Some(other) => {
+                return Err(self.problem(format!("\"properties\": expected an object, found {other}")));
+            }
         };
         let required: Vec<&str> = match of.get("required") {
             None => Vec::new(),
             Some(Value::Array(names)) if names.iter().all(Value::is_string) => {
                 names.iter().filter_map(Value::as_str).collect()
             }
-            Some(other) => return Err(self.problem(format!("\"required\": expected a list of names, found {other}"))),
+            Some(other) => {
+                return Err(self.problem(format!("\"required\": expected a list of names, found {other}")));
+            }
         };
         if let Some(name) = required.iter().find(|name| !properties.contains_key(**name)) {
             return Err(self.problem(format!("\"required\" names {name:?}, which \"properties\" does not")));
@@ -442,5 +469,161 @@ fn instead_of(keyword: &str) -> &'static str {
         "nullable" => ": add \"null\" to \"type\"",
         "$anchor" | "$dynamicRef" | "$recursiveRef" => ": refer by \"$ref\" to #/$defs/NAME",
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(schema: Value, within: &[&str], without: &[&str]) {
+        let a = Automaton::new(&language(&schema).unwrap()).unwrap();
+        within.iter().for_each(|t| assert!(a.contains(t.as_bytes()), "{t} is in"));
+        without.iter().for_each(|t| assert!(!a.contains(t.as_bytes()), "{t} is not in"));
+    }
+
+    #[test]
+    fn objects_have_their_names_in_order() {
+        let schema = json!({
+            "properties": {"a": {"type": "null"}, "b": {"const": 1}, "c": {"type": "null"}, "d": {"const": 2}},
+            "required": ["b"],
+        });
+        check(
+            schema,
+            &[
+                r#"{"b":1}"#,
+                r#"{"a": null, "b": 1}"#,
+                r#"{"b":1,"c":null}"#,
+                r#"{"b":1, "d":2}"#,
+                r#"{"a":null,"b":1,"c":null,"d":2}"#,
+            ],
+            &[
+                "{}",
+                r#"{"a":null}"#,
+                r#"{"b":1,"a":null}"#,
+                r#"{"b":1,}"#,
+                r#"{,"b":1}"#,
+                r#"{"b":1,"e":3}"#,
+                r#"{"b":1,"b":1}"#,
+            ],
+        );
+        let free = json!({"type": "object", "properties": {"a": {"const": 1}, "b": {"const": 2}}});
+        check(
+            free,
+            &["{}", r#"{"a":1}"#, r#"{"b":2}"#, r#"{"a":1,"b":2}"#],
+            &[r#"{"b":2,"a":1}"#, r#"{"a":1,}"#],
+        );
+        let map = json!({"type": "object", "additionalProperties": {"type": "boolean"}});
+        check(map, &["{}", r#"{"x": true,"y":false}"#], &[r#"{"x":1}"#]);
+        check(json!({"type": "object", "additionalProperties": false}), &["{}"], &[r#"{"a":1}"#]);
+    }
+
+    #[test]
+    fn lists_have_their_lengths() {
+        let first = json!({"type": "array", "prefixItems": [{"const": 1}, {"const": 2}], "items": {"const": 3}, "minItems": 1, "maxItems": 4});
+        check(
+            first,
+            &["[1]", "[1,2]", "[1, 2,3]", "[1,2,3,3]"],
+            &["[]", "[2]", "[1,3]", "[1,2,3,3,3]", "[1,]"],
+        );
+        let short = json!({"prefixItems": [{"const": 1}, {"const": 2}], "maxItems": 1});
+        check(short, &["[]", "[1]"], &["[1,2]"]);
+        check(
+            json!({"items": {"type": "null"}, "minItems": 2}),
+            &["[null,null]", "[null, null, null]"],
+            &["[null]", "[]"],
+        );
+    }
+
+    #[test]
+    fn references_end_somewhere() {
+        let tree = json!({
+            "$ref": "#/$defs/node",
+            "$defs": {"node": {
+                "type": "object",
+                "properties": {"v": {"const": 1}, "next": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}},
+                "required": ["v", "next"],
+            }},
+        });
+        let nested = |n: usize| r#"{"v":1,"next":"#.repeat(n) + "null" + &"}".repeat(n);
+        let all: Vec<String> = (1..8).map(nested).collect();
+        let a = Automaton::new(&language(&tree).unwrap()).unwrap();
+        let deepest = all.iter().take_while(|t| a.contains(t.as_bytes())).count();
+        assert_eq!(deepest, DEPTH as usize + 1);
+        // Nothing ends it.
+        let endless = json!({"type": "array", "items": {"$ref": "#"}, "minItems": 1});
+        assert!(matches!(Automaton::new(&language(&endless).unwrap()), Err(ConstrainError::Empty)));
+        // Each of several references to itself multiplies what there is.
+        let member = json!({"$ref": "#"});
+        let names: Map<String, Value> = (0..40).map(|i| (format!("n{i}"), member.clone())).collect();
+        let wide = json!({"type": "object", "properties": names});
+        assert!(matches!(language(&wide), Err(ConstrainError::TooLarge { limit: MAX_SCHEMAS, .. })));
+    }
+
+    #[test]
+    fn formats_are_what_they_say() {
+        let format = |f: &str| json!({"type": "string", "format": f});
+        check(
+            format("date"),
+            &["\"2024-02-28\"", "\"1999-12-31\""],
+            &["\"2024-02-30\"", "\"2024-13-01\"", "\"24-1-1\""],
+        );
+        check(
+            format("date-time"),
+            &["\"2024-04-30T23:59:59Z\"", "\"2024-04-30T00:00:00.5+02:00\""],
+            &["\"2024-04-31T00:00:00Z\"", "\"2024-04-30\""],
+        );
+        check(format("uuid"), &["\"123e4567-e89b-12d3-a456-426614174000\""], &["\"123e4567\""]);
+        check(format("ipv4"), &["\"127.0.0.1\"", "\"255.255.255.255\""], &["\"256.0.0.1\"", "\"1.2.3\""]);
+    }
+
+    #[test]
+    fn what_is_not_supported_is_named_with_its_place() {
+        let problem = |schema: Value| language(&schema).map(|_| ()).unwrap_err().to_string();
+        for (schema, place, what) in [
+            (json!({"oneOf": [true]}), "#:", "\"oneOf\" is not supported: use \"anyOf\""),
+            (json!({"items": {"not": {}}}), "#/items:", "\"not\""),
+            (json!({"properties": {"a/b": {"uniqueItems": true}}}), "#/properties/a~1b:", "\"uniqueItems\""),
+            (json!({"anyOf": [true, {"if": true}]}), "#/anyOf/1:", "\"if\""),
+            (json!({"anyOf": [true], "type": "null"}), "#:", "\"type\" beside \"anyOf\""),
+            (json!({"allOf": [true, true]}), "#:", "\"allOf\" of several"),
+            (json!({"$ref": "#/$defs/x"}), "#:", "\"#/$defs/x\""),
+            (json!({"$ref": "http://x/y"}), "#:", "expected a place in this schema"),
+            (json!({"type": "text"}), "#:", "expected one of object, array"),
+            (
+                json!({"type": "string", "minLength": -1}),
+                "#:",
+                "\"minLength\": expected a natural number, found -1",
+            ),
+            (json!({"type": "string", "minLength": 1, "pattern": "a"}), "#:", "beside each other"),
+            (json!({"type": "string", "format": "email"}), "#:", "found \"email\""),
+            (json!({"type": "string", "pattern": "a("}), "#:", "unclosed group"),
+            (json!({"type": "number", "minimum": 0.5}), "#:", "\"minimum\" of a number: expected an integer"),
+            (json!({"required": ["a"]}), "#:", "\"required\" names \"a\""),
+            (json!({"required": "a"}), "#:", "\"required\": expected a list"),
+            (json!({"properties": [1]}), "#:", "\"properties\": expected an object"),
+            (json!({"properties": {"a": 3}}), "#/properties/a:", "expected a schema"),
+            (json!({"enum": 3}), "#:", "\"enum\": expected a list"),
+            (json!({"type": "string", "enum": [1, null]}), "#:", "no value of \"enum\""),
+            (json!(7), "#:", "expected a schema"),
+        ] {
+            let e = problem(schema);
+            assert!(e.starts_with(&format!("JSON schema, {place}")) && e.contains(what), "{e}");
+        }
+        let e = problem(json!({"description": "x".repeat(300_000)}));
+        assert!(e.contains("bytes of JSON schema") && e.contains("262144"), "{e}");
+        let names: Map<String, Value> = (0..1100).map(|i| (format!("n{i}"), true.into())).collect();
+        assert!(problem(json!({"properties": names})).contains("at most 1024 members, found 1100"));
+    }
+
+    #[test]
+    fn annotations_ask_for_nothing() {
+        let schema = json!({"title": "t", "default": 3, "examples": [4], "$schema": "s", "type": ["integer", "null"], "maximum": 3, "minimum": 2});
+        check(schema, &["2", "3", "null"], &["4", "1"]);
+        check(json!({"enum": [1, 2, 3, "x"], "minimum": 2, "const": 2}), &["2"], &["1", "3", "\"x\""]);
+        check(json!({}), &["1", "{}", "[[[1]]]"], &["[[[[1]]]]"]);
     }
 }

@@ -110,7 +110,13 @@ impl Tree {
 
     /// Calls `found` with each token that `automaton` can read from a state, and the state after it. Returns how many bytes were
     /// read.
-    fn walk(&self, automaton: &Automaton, from: u32, path: &mut [u32], mut found: impl FnMut(u32, u32)) -> usize {
+    fn walk(
+        &self,
+        automaton: &Automaton,
+        from: u32,
+        path: &mut [u32],
+        mut found: impl FnMut(u32, u32),
+    ) -> usize {
         let (mut at, mut read) = (0, 0);
         path[0] = from;
         while let Some(&(byte, depth, after, first)) = self.nodes.get(at) {
@@ -330,8 +336,14 @@ impl TokenAutomaton {
 
     /// Bytes that it takes.
     pub(super) fn bytes(&self) -> usize {
-        let lists =
-            [&self.starts, &self.label_starts, &self.label_classes, &self.class_of, &self.only, &self.shortest];
+        let lists = [
+            &self.starts,
+            &self.label_starts,
+            &self.label_classes,
+            &self.class_of,
+            &self.only,
+            &self.shortest,
+        ];
         lists.iter().map(|l| l.len() * 4).sum::<usize>() + self.edges.len() * size_of::<Edge>()
     }
 }

@@ -9,12 +9,14 @@ use redraft_compute::{TapData, TapKey, Val};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use super::constrained::{Constrained, Positions};
 use super::pass::{CanvasPass, Previous, Sampling, TapSink, canvas_pass};
 use super::result::CanvasResult;
 use super::{BlockCache, BlockStep, Draws, Given, Penalties, Session, Slot, check, first_canvas, memory};
 use crate::arch::{Noise, Reading, Shape};
+use crate::constrain::Constraint;
 use crate::model::hex;
-use crate::sampler::{Commit, Decision, Params, Profile, Sampler, SamplerSpec, StepView, Stop};
+use crate::sampler::{Ask, Commit, Decision, Params, Profile, Sampler, SamplerSpec, StepView, Stop};
 use crate::{Error, Model};
 
 /// Tokens of an answer where the user does not say.
@@ -42,6 +44,8 @@ pub struct Request {
     pub ban: Vec<u32>,
     /// What of the answer is given.
     pub given: Given,
+    /// The language that the answer is held to.
+    pub constraint: Option<Arc<Constraint>>,
     /// Feed the previous prediction back (where the model can).
     pub self_conditioning: bool,
     /// Which keys and values the steps of a block share, in models that read prompt and answer whole: an approximation,
@@ -309,9 +313,16 @@ pub fn generate(
         false => tokens,
     };
     check::request(model, request, answer)?;
+    let mut constrained = Constrained::of(model, request)?;
     let penalties = Penalties::of(model, request)?;
     memory::check(model, session, request, &penalties, answer)?;
-    session.set_penalties(&penalties);
+    // Where a pass over what comes before a canvas predicts its first token, the language weighs on it, too.
+    let predicts_next = model.shape().predicts_next();
+    let before = |constrained: &Option<Constrained<'_>>| match constrained {
+        Some(c) if predicts_next => c.first_token(&penalties, request.prompt.len()),
+        _ => penalties.clone(),
+    };
+    session.set_penalties(&before(&constrained));
     let windows = given.windows(model.shape(), request.prompt.len(), request.max_tokens);
     if let Some(last) = windows.last() {
         check::context(model, request, last.start.saturating_add(last.len))?;
@@ -341,13 +352,18 @@ pub fn generate(
     let mut block_bytes = 0;
     let least = request.least_tokens();
     for (canvas, window) in windows.iter().enumerate() {
+        session.set_penalties(&before(&constrained));
         lead = session.extend_by(model, lead, &mut sink)?;
-        let slots: Vec<Slot> = (window.start..window.start + window.len).map(slot).collect();
+        let mut slots: Vec<Slot> = (window.start..window.start + window.len).map(slot).collect();
+        if let Some(c) = &constrained {
+            c.force(&mut slots);
+        }
         let mut run = Canvas {
             model,
             session,
             request,
             penalties: &penalties,
+            constrained: constrained.as_ref(),
             draws,
             lead: &lead,
             slots: &slots,
@@ -374,6 +390,12 @@ pub fn generate(
             // An end token stays, what repeats goes.
             ids[free + if repeats { at } else { at + 1 }..].fill(pad);
             end = Some(window.start + free + at);
+        }
+        if let Some(c) = &mut constrained {
+            let text = end.map_or(ids.len(), |end| end - window.start).min(tokens - window.start);
+            let done = c.commit(canvas, &ids[..text], end.is_some())?;
+            // What can only end has ended.
+            end = end.or(done.then_some(window.start + text));
         }
         committed.extend_from_slice(&ids);
         lead.extend_from_slice(&ids);
@@ -404,8 +426,8 @@ pub fn generate(
         logits: hex(&hashes.logits.finalize()),
         full: hashes.full.map(|h| hex(&h.finalize())),
     };
-    // Given text that ends the answer makes it complete.
-    let complete = given.end.is_some() || !slot(tokens.saturating_sub(1)).is_open();
+    // Given text that ends the answer makes it complete, and so does a language.
+    let complete = constrained.is_some() || given.end.is_some() || !slot(tokens.saturating_sub(1)).is_open();
     let finish = if stopped.is_some() || complete { Finish::Stop } else { Finish::Length };
     let kv_bytes = model.backend.seq_bytes(session.seq())?.max(block_bytes);
     let repetition = repetition && stopped.is_some();
@@ -442,6 +464,7 @@ struct Canvas<'a> {
     session: &'a mut Session,
     request: &'a Request,
     penalties: &'a Penalties,
+    constrained: Option<&'a Constrained<'a>>,
     draws: &'a dyn Draws,
     /// What is read before the canvas in each step.
     lead: &'a [u32],
@@ -504,6 +527,7 @@ impl Canvas<'_> {
         let mut cached = None;
         loop {
             let ask = self.sampler.ask(step);
+            let ask = Ask { logits: ask.logits || self.constrained.is_some(), ..ask };
             let uniform = self.draws.uniform(drawn, step, len);
             let open = is_open(&ids);
             let masked = matches!(noise, Noise::Mask(_)).then_some(&open[..]);
@@ -548,6 +572,10 @@ impl Canvas<'_> {
             if let Some(sampled) = self.draws.sampled(drawn, step) {
                 result.sample = sampled;
             }
+            let positions = Positions { ids: &ids, open: &open, predicted: &predicted };
+            if let Some(c) = self.constrained {
+                c.read(self.canvas, &positions, &Sampling { ask, uniform: &uniform }, &mut result)?;
+            }
             // Canvases of masks are never re-noised, and positions of other canvases are not chosen at random.
             let (renoise, choice) = match noise {
                 Noise::Uniform => (self.draws.renoise(drawn, step, len), Vec::new()),
@@ -579,8 +607,21 @@ impl Canvas<'_> {
             if let (Noise::Mask(mask), true) = (noise, ask.edit) {
                 self.penalties.reopen(n_prefix, &mut decision.canvas, mask);
             }
-            if decision.stop.is_none() && !ask.edit && self.ended(noise, &decision.canvas) {
+            let full = !is_open(&decision.canvas).contains(&true);
+            // What is in the language stays, and steps that would edit it are not taken.
+            let settled = match self.constrained {
+                Some(_) => full && masked.is_some() || self.ended(noise, &decision.canvas),
+                None => !ask.edit && self.ended(noise, &decision.canvas),
+            };
+            if decision.stop.is_none() && settled {
                 decision.stop = Some(Stop::Converged);
+            }
+            if let (Some(c), Noise::Mask(_), Some(_), false) =
+                (self.constrained, noise, decision.stop, full || self.ended(noise, &decision.canvas))
+            {
+                let open = is_open(&decision.canvas);
+                let positions = Positions { ids: &decision.canvas, open: &open, predicted: &predicted };
+                decision.canvas = c.complete(self.canvas, &positions, &result.logits)?;
             }
             accepted_per_step.push(decision.n_accepted());
             if step == 0 {

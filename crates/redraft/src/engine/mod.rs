@@ -2,6 +2,7 @@
 
 mod cache;
 mod check;
+mod constrained;
 mod draws;
 mod generate;
 mod given;

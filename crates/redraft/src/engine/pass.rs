@@ -240,12 +240,12 @@ pub fn canvas_pass(
         Some(step) => cache::check(model, &pass, step, ask.cfg_scale)?,
         None => check_kv_type(model)?,
     }
-    let plain = Ask { temperature: ask.temperature, ..Ask::default() };
+    let plain = Ask { temperature: ask.temperature, logits: ask.logits, ..Ask::default() };
     match model.shape().noise {
         Noise::Uniform if ask != plain => {
             return Err(Error::Request {
                 what: "what a sampler asks of a model that has no mask token".into(),
-                expected: "a temperature alone".into(),
+                expected: "a temperature and logits alone".into(),
                 found: format!("{ask:?}"),
             });
         }
@@ -370,14 +370,16 @@ fn one_pass(
     let masked = pass.sampling.is_some() && matches!(noise, Noise::Mask(_));
     let first = n_past + pass.lead.len();
     let penalties = pass.penalties.filter(|p| pass.sampling.is_some() && !p.is_none(first));
-    let raw = match masked || penalties.is_some() || sink.wants(TapKey { name: "logits", layer: None }) {
-        true => {
-            let raw = b.head(hidden, head)?; // [R, V]
-            b.tap("logits", raw);
-            Some(raw)
-        }
-        false => None,
-    };
+    let logits = pass.sampling.is_some_and(|s| s.ask.logits);
+    let raw =
+        match masked || logits || penalties.is_some() || sink.wants(TapKey { name: "logits", layer: None }) {
+            true => {
+                let raw = b.head(hidden, head)?; // [R, V]
+                b.tap("logits", raw);
+                Some(raw)
+            }
+            false => None,
+        };
     let uniform: Vec<f64>;
     match pass.sampling {
         None => {}
@@ -406,6 +408,7 @@ fn one_pass(
                 }
                 _ => {
                     let scale = 1.0 / ask.temperature;
+                    let mut shown = None;
                     let logits = match (raw, penalty(ask.temperature)) {
                         (Some(raw), Some(penalty)) => {
                             let scaled = b.scale(raw, Factor::Const(scale))?;
@@ -413,6 +416,12 @@ fn one_pass(
                             if told {
                                 b.keep(0, x, LOGITS);
                             }
+                            shown = Some(x);
+                            b.logits(x, None, 1.0)
+                        }
+                        (Some(raw), None) if ask.logits => {
+                            let x = b.scale(raw, Factor::Const(scale))?;
+                            shown = Some(x);
                             b.logits(x, None, 1.0)
                         }
                         // The same bits either way.
@@ -422,6 +431,9 @@ fn one_pass(
                     let (of, argmax) = b.token_stats(logits)?;
                     let sample = b.token_sample(of, u)?;
                     [of.stats, argmax, sample].into_iter().for_each(|v| b.output(v));
+                    if let Some(x) = shown.filter(|_| ask.logits) {
+                        b.output(x);
+                    }
                     if told {
                         b.keep(0, hidden, HIDDEN);
                         b.keep(0, of.stats, STATISTICS);
