@@ -101,6 +101,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 ban: Vec::new(),
                 self_conditioning: false,
                 given: Given::default(),
+                constraint: None,
                 cache,
                 full_logits: false,
                 interrupt: None,

@@ -6,6 +6,7 @@ use redraft_compute::ComputeError;
 use redraft_gguf::{GgufError, Shown};
 
 use crate::chat::ChatError;
+use crate::constrain::ConstrainError;
 use crate::engine::MemoryEstimate;
 use crate::fill::FillError;
 use crate::tokenizer::TokenizerError;
@@ -26,6 +27,9 @@ pub enum Error {
     /// A chat template failed.
     #[error(transparent)]
     Chat(#[from] ChatError),
+    /// A language that replies cannot be held to.
+    #[error(transparent)]
+    Constrain(#[from] ConstrainError),
     /// A text with gaps that says something else.
     #[error(transparent)]
     Fill(#[from] FillError),

@@ -4,6 +4,7 @@
 pub mod arch;
 pub mod bench;
 pub mod chat;
+pub mod constrain;
 pub mod convert;
 pub mod diagnose;
 pub mod doctor;

@@ -45,6 +45,7 @@ fn request(model: &Model, name: &str, parameters: &[(&str, f64)], max_tokens: us
         ban: Vec::new(),
         self_conditioning: false,
         given: Given::default(),
+        constraint: None,
         cache: BlockCache::None,
         full_logits: true,
         interrupt: None,

@@ -80,6 +80,7 @@ fn request(model: &Model, name: &str, parameters: &[(&str, f64)], max_tokens: us
         ban: Vec::new(),
         self_conditioning: true,
         given: Given::default(),
+        constraint: None,
         cache: BlockCache::None,
         full_logits: false,
         interrupt: None,

@@ -67,6 +67,7 @@ fn request(model: &Model, spec: &'static SamplerSpec, parameters: &[(&str, f64)]
         end_ids: model.tokenizer().end_ids(),
         ban: Vec::new(),
         given,
+        constraint: None,
         self_conditioning: true,
         cache: BlockCache::None,
         full_logits: true,

@@ -32,6 +32,7 @@ fn request(model: &Model, prompt: &[u32], max_tokens: usize) -> Request {
         ban: Vec::new(),
         self_conditioning: true,
         given: Given::default(),
+        constraint: None,
         cache: BlockCache::None,
         full_logits: true,
         interrupt: None,

@@ -107,6 +107,7 @@ fn answers_have_the_same_bits_everywhere() {
             ban: Vec::new(),
             self_conditioning: true,
             given: Given::default(),
+            constraint: None,
             cache: Default::default(),
             full_logits: true,
             interrupt: None,

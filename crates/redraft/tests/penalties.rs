@@ -70,6 +70,7 @@ fn request(model: &Model, spec: &'static SamplerSpec, drawn: bool, parameters: &
         ban: Vec::new(),
         self_conditioning: true,
         given: redraft::engine::Given::default(),
+        constraint: None,
         cache: BlockCache::None,
         full_logits: false,
         interrupt: None,

@@ -39,6 +39,7 @@ fn run(model: &mut Model, name: &str, prompt_len: u32, end_ids: Vec<u32>) -> (Ge
         ban: Vec::new(),
         self_conditioning: true,
         given: Given::default(),
+        constraint: None,
         cache: BlockCache::None,
         full_logits: false,
         interrupt: None,

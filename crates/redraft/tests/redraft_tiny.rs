@@ -66,6 +66,7 @@ fn the_embedded_model_answers() {
             ban: Vec::new(),
             self_conditioning: true,
             given: Given::default(),
+            constraint: None,
             cache: BlockCache::None,
             full_logits: false,
             interrupt: None,

@@ -31,6 +31,7 @@ fn recording(model: &mut Model, max_tokens: usize, self_conditioning: bool) -> T
         ban: Vec::new(),
         self_conditioning,
         given: Given::default(),
+        constraint: None,
         cache: BlockCache::None,
         full_logits: false,
         interrupt: None,

@@ -287,6 +287,7 @@ impl GenerateArgs {
             ban: self.banned(model)?,
             self_conditioning: !self.no_self_conditioning,
             given: redraft::engine::Given::default(),
+            constraint: None,
             cache: self.cache,
             full_logits: self.digest == DigestKind::Full,
             interrupt: None,

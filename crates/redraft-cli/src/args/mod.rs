@@ -1,6 +1,7 @@
 //! The command line. Help texts are the documentation; values come from built-in defaults, then from
 //! `REDRAFT_*` environment variables, then from flags.
 
+pub(crate) mod constrain;
 pub(crate) mod generate;
 pub(crate) mod live;
 pub(crate) mod model;

@@ -8,11 +8,13 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Context as _;
 use redraft::Model;
 use redraft::compute::Precision;
+use redraft::constrain::Language;
 use redraft::engine::{Event, Request};
 use redraft::receipt::{Receipt, StepRecorder};
 use redraft::trace::GenerationRecorder;
 
 use crate::answer::{Report, View, show, show_beside, warnings};
+use crate::args::constrain::{self, ConstrainArgs};
 use crate::args::generate::{GenerateArgs, Task};
 use crate::args::live::LiveArgs;
 use crate::args::model::ModelArgs;
@@ -32,6 +34,7 @@ use crate::{files, interrupt, model, trace_metadata};
     redraft run \"What is the capital of France?\"\n  \
     echo \"Sort 14, 3, 27, 9 in ascending order.\" | redraft run\n  \
     redraft run -m model.gguf -n 100 --seed random -v \"Tell me a story\"\n  \
+    redraft run --choices yes,no \"Is Paris a city in France?\"\n  \
     redraft run --json --steps 16 \"What is 7 + 8?\"\n  \
     printf '<|turn>user\\nHi<turn|>\\n<|turn>model\\n' | redraft run --raw -")]
 pub(crate) struct Args {
@@ -43,6 +46,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     generate: GenerateArgs,
+
+    #[command(flatten)]
+    constrain: ConstrainArgs,
 
     #[command(flatten)]
     live: LiveArgs,
@@ -59,7 +65,11 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
-    let inputs = [args.model.model.as_deref(), args.prompt.template.chat_template.as_ref().map(Path::new)];
+    let inputs = [
+        args.model.model.as_deref(),
+        args.prompt.template.chat_template.as_ref().map(Path::new),
+        args.constrain.json_schema.as_deref(),
+    ];
     if let Some(path) = &args.trace {
         files::refuse_overwriting(path, &inputs)?;
     }
@@ -67,13 +77,15 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
         files::refuse_overwriting(path, &[&inputs[..], &[args.trace.as_deref()]].concat())?;
     }
     args.trace.iter().chain(&args.receipt).try_for_each(|path| files::refuse_no_place(path))?;
+    args.constrain.check(args.prompt.template.think, args.trace.is_some())?;
     args.generate.warn_of_hidden_digests(args.receipt.is_some(), out);
     args.generate.refuse_slide("`run` has no earlier turns")?;
+    let language = args.constrain.language()?;
     let text = args.prompt.text()?;
     let view = args.live.view(out)?;
     let stop = interrupt::flag()?;
     let loaded = model::open(&args.model, Precision::F32, &stop, out)?;
-    let report = answer(args, &text, loaded, stop, view, out)?;
+    let report = answer(args, &text, language, loaded, stop, view, out)?;
     if out.json {
         out.object(&report)?;
     } else if out.verbose > 0 {
@@ -88,19 +100,28 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
 fn answer(
     args: &Args,
     text: &str,
+    language: Option<Language>,
     loaded: Loaded,
     stop: Arc<AtomicBool>,
     view: View<'static>,
     out: Out,
 ) -> anyhow::Result<Report> {
     let Loaded { mut model, load } = loaded;
-    args.generate.left_out(&model, Task::Answer).iter().for_each(|note| out.note(note));
-    let parse = args.generate.explicit_profile(&model).is_some();
+    let mut generate = args.generate.clone();
+    if language.is_some() {
+        // Tokens stay at their places.
+        generate.sampler = generate.sampler.in_place(&model);
+    }
+    generate.left_out(&model, Task::Answer).iter().for_each(|note| out.note(note));
+    let parse = generate.explicit_profile(&model).is_some();
     let prompt = args.prompt.ids(text, &model, parse)?;
-    let (mut request, notes) = args.generate.request(&model, Task::Answer, prompt.ids)?;
+    let (mut request, notes) = generate.request(&model, Task::Answer, prompt.ids)?;
     prompt.warnings.iter().chain(&notes).for_each(|w| out.warn(w));
+    if let Some(language) = language {
+        request.constraint = Some(constrain::compiled(language, &model, &request.end_ids, out)?);
+    }
     request.interrupt = Some(Arc::clone(&stop));
-    let seed = args.generate.seed.number();
+    let seed = generate.seed.number();
     out.note(&format!("seed {seed}, {}", counted(request.prompt.len(), "prompt token")));
     let mut recording = args.trace.as_ref().map(|_| Recording::default());
     let mut steps = args.receipt.as_ref().map(|_| StepRecorder::default());

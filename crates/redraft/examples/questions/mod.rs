@@ -81,6 +81,7 @@ impl Asker {
             ban: Vec::new(),
             self_conditioning: self.self_conditioning,
             given: Given::default(),
+            constraint: None,
             cache: BlockCache::None,
             full_logits: false,
             interrupt: None,

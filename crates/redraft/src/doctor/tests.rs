@@ -55,6 +55,7 @@ fn answer(gguf: Gguf) -> Digests {
         end_ids: model.tokenizer().end_ids(),
         ban: Vec::new(),
         given: Given::default(),
+        constraint: None,
         self_conditioning: model.shape().self_conditioning,
         cache: BlockCache::None,
         full_logits: true,

@@ -256,7 +256,7 @@ impl<'a> Sequences<'a> {
         let watched = sink.wants(TapKey { name: "logits", layer: None });
         let raw = |s: &Sequence<'_>| {
             let masked = s.pass.sampling.is_some() && matches!(shape.noise, Noise::Mask(_));
-            masked || s.penalties().is_some() || watched
+            masked || s.penalties().is_some() || s.pass.sampling.is_some_and(|s| s.ask.logits) || watched
         };
         let rows: Vec<Vec<u32>> = self.list.iter().map(|s| s.predicting(shape.shifted)).collect();
         let made: Vec<u32> =
@@ -303,6 +303,7 @@ impl<'a> Sequences<'a> {
                 _ => {
                     let own = if s.told || raw.is_none() { Some(take(b, rows)?) } else { None }; // [R, d_model]
                     let scale = 1.0 / ask.temperature;
+                    let mut shown = None;
                     let logits = match (raw, own, s.penalty(ask.temperature)) {
                         (Some(raw), _, Some(penalty)) => {
                             let scaled = b.scale(raw, Factor::Const(scale))?;
@@ -310,6 +311,12 @@ impl<'a> Sequences<'a> {
                             if s.told {
                                 b.keep(s.segment, x, LOGITS);
                             }
+                            shown = Some(x);
+                            b.logits(x, None, 1.0)
+                        }
+                        (Some(raw), ..) if ask.logits => {
+                            let x = b.scale(raw, Factor::Const(scale))?;
+                            shown = Some(x);
                             b.logits(x, None, 1.0)
                         }
                         // The same bits either way.
@@ -323,7 +330,13 @@ impl<'a> Sequences<'a> {
                         b.keep(s.segment, of.stats, STATISTICS);
                         b.keep(s.segment, of.tiles, TILES);
                     }
-                    vec![(of.stats, Output::Statistics), (argmax, Output::Argmax), (sample, Output::Sample)]
+                    let mut made = vec![
+                        (of.stats, Output::Statistics),
+                        (argmax, Output::Argmax),
+                        (sample, Output::Sample),
+                    ];
+                    made.extend(shown.filter(|_| ask.logits).map(|x| (x, Output::Logits)));
+                    made
                 }
             };
             for (v, output) in made {
@@ -387,11 +400,11 @@ fn check(model: &Model, pass: &CanvasPass<'_>) -> Result<Option<(f64, u32)>, Err
         Some(step) => cache::check(model, pass, step, ask.cfg_scale)?,
         None => check_kv_type(model)?,
     }
-    let plain = Ask { temperature: ask.temperature, ..Ask::default() };
+    let plain = Ask { temperature: ask.temperature, logits: ask.logits, ..Ask::default() };
     match model.shape().noise {
         Noise::Uniform if ask != plain => Err(Error::Request {
             what: "what a sampler asks of a model that has no mask token".into(),
-            expected: "a temperature alone".into(),
+            expected: "a temperature and logits alone".into(),
             found: format!("{ask:?}"),
         }),
         Noise::Mask(mask) if ask.cfg_scale > 0.0 => {

@@ -116,6 +116,7 @@ pub(super) fn check(
     let open = match model.shape().reading {
         Reading::Whole => answer,
         Reading::Blocks => model.shape().canvas_len,
+        Reading::Cached if request.constraint.is_some() => model.shape().canvas_len,
         Reading::Cached => 0,
     };
     let logits = (open as u64).saturating_mul(4 * model.shape().vocab_len as u64);
@@ -123,6 +124,8 @@ pub(super) fn check(
         return Ok(());
     }
     let ask = (request.sampler.create)(&request.params, request.profile).ask(0);
+    // What holds an answer to a language looks at all logits.
+    let ask = Ask { logits: ask.logits || request.constraint.is_some(), ..ask };
     let (prompt_len, full) = (request.prompt.len(), request.full_logits);
     let need = MemoryEstimate::with(model, prompt_len, answer, (ask, request.cache), penalties, full)?;
     let held = model.backend.seq_bytes(session.seq())? as u64;

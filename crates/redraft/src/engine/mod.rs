@@ -1,8 +1,10 @@
 //! From a prompt to committed canvases: passes, draws, steps, stop rules, events.
 
+mod batch;
 mod cache;
 mod canvas;
 mod check;
+mod constrained;
 mod draws;
 mod generate;
 mod given;
@@ -11,8 +13,10 @@ mod overflow;
 mod pass;
 mod penalties;
 mod result;
+mod run;
 mod session;
 
+pub use batch::{Batch, Finished, JobId, OnJobEvent};
 pub use cache::{BlockCache, BlockStep};
 pub use canvas::{canvas_pass, canvas_passes};
 pub(crate) use check::commands;

@@ -198,6 +198,7 @@ impl Trial<'_> {
         };
         let judged = Request {
             given,
+            constraint: None,
             max_tokens: 1,
             full_logits: true,
             end_ids: Vec::new(),

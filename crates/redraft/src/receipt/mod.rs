@@ -16,11 +16,13 @@ mod check;
 mod steps;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use redraft_compute::{KvType, Numerics};
 use redraft_gguf::Shown;
 use serde::{Deserialize, Serialize};
 
+use crate::constrain::{Constraint, Language, Vocabulary};
 use crate::engine::{BlockCache, Digests, Generation, Given, Request};
 use crate::sampler::{profile, sampler, unsaid};
 use crate::tokenizer::Tokenizer;
@@ -112,6 +114,9 @@ pub struct Receipt {
     /// What of the answer was given, where gaps in a text were filled.
     #[serde(default, skip_serializing_if = "Given::is_empty")]
     pub given: Given,
+    /// The language that the answer was held to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub constraint: Option<Language>,
     /// The answer's ids.
     pub ids: Vec<u32>,
     /// The answer as text, for people: what the model's vocabulary makes of the ids.
@@ -159,6 +164,7 @@ impl Receipt {
             end_ids: request.end_ids.clone(),
             prompt_ids: request.prompt.clone(),
             given: request.given.clone(),
+            constraint: request.constraint.as_ref().map(|c| c.language().clone()),
             ids: answer.ids.clone(),
             text: text_of(&answer.ids, model.tokenizer()),
             finish_reason: answer.finish.name().to_string(),
@@ -254,6 +260,13 @@ impl Receipt {
                 problem: format!("parameters: expected {} of the sampler {}", missing.name, sampler.name),
             });
         }
+        let constraint = match &self.constraint {
+            Some(language) => {
+                let vocabulary = Vocabulary::of(model, &self.end_ids);
+                Some(Arc::new(Constraint::new(language.clone(), &vocabulary)?))
+            }
+            None => None,
+        };
         Ok(Request {
             prompt: self.prompt_ids.clone(),
             max_tokens: self.max_tokens,
@@ -266,6 +279,7 @@ impl Receipt {
             self_conditioning: self.self_conditioning,
             cache,
             given: self.given.clone(),
+            constraint,
             full_logits: self.digest.full.is_some(),
             interrupt: None,
         })
@@ -303,6 +317,7 @@ mod tests {
             end_ids: vec![1],
             prompt_ids: vec![2, u32::MAX],
             given: Given { slots: vec![Slot::Gap, Slot::Fixed(7)], end: Some(1) },
+            constraint: Some(Language::JsonSchema(serde_json::json!({"type": ["null"]}))),
             ids: vec![7],
             text: "é\u{1b}".into(),
             finish_reason: "stop".into(),

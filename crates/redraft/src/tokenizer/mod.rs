@@ -340,13 +340,23 @@ impl Tokenizer {
         self.0.vocab.iter().map(|(id, _)| id).filter(|&id| self.is_marker(id) || !begins(id)).collect()
     }
 
+    /// The tokens that are text, with their bytes.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = (u32, Vec<u8>)> {
+        let text = |&(id, p): &(u32, Piece<'_>)| p.kind != TokenKind::Unused && !self.is_marker(id);
+        self.0.vocab.iter().filter(text).map(|(id, _)| {
+            let mut bytes = Vec::new();
+            self.token_bytes(id, &mut bytes);
+            (id, bytes)
+        })
+    }
+
     /// Appends the bytes that a token stands for.
     fn token_bytes(&self, id: u32, out: &mut Vec<u8>) {
         self.0.model.token_bytes(&self.0.vocab, id, out);
     }
 
     /// Whether encoding puts a space in front of a text.
-    fn adds_space(&self) -> bool {
+    pub(crate) fn adds_space(&self) -> bool {
         self.0.model.adds_space()
     }
 }

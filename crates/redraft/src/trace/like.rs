@@ -330,6 +330,7 @@ fn trajectory(
         ban: config.banned()?,
         self_conditioning: self_conditioning_of(golden)?,
         given: Given::default(),
+        constraint: None,
         cache: cache_of(golden)?,
         full_logits: golden.tensors.contains_key("raw_logits_step"),
         interrupt,

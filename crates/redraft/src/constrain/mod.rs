@@ -1,0 +1,243 @@
+//! Replies that are in a language: a JSON schema, a regular expression, a choice.
+//!
+//! A language is compiled for a vocabulary into an automaton over tokens ([`Constraint`]). In each step the canvas that is most
+//! likely among all canvases of the language takes the place of the most likely tokens, and one that is drawn among them the place of
+//! the drawn tokens; samplers decide on these as they always do. `docs/structured.md` has what is supported, the rules and the cost.
+//!
+//! ```
+//! use redraft::constrain::{Constraint, Language, Vocabulary};
+//!
+//! let texts = ["yes", "no", "y", "es"].iter().zip(0..).map(|(t, id)| (id, t.as_bytes().to_vec())).collect();
+//! let vocabulary = Vocabulary { len: 5, texts, end_ids: vec![4], ..Vocabulary::default() };
+//! let choice = Constraint::new(Language::Choices(vec!["yes".into(), "no".into()]), &vocabulary)?;
+//! assert_eq!(choice.needed(), 1);
+//! assert!(choice.accepts(&[2, 3]) && !choice.accepts(&[2, 1]));
+//! # Ok::<(), redraft::constrain::ConstrainError>(())
+//! ```
+
+mod automaton;
+mod error;
+mod json;
+mod paths;
+mod regex;
+mod schema;
+mod tokens;
+
+#[cfg(test)]
+mod tests;
+
+use crate::Model;
+use crate::arch::Noise;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use self::automaton::{Automaton, Node};
+use self::paths::{Paths, allowed};
+use self::tokens::{NOWHERE, TokenAutomaton};
+
+pub use self::error::ConstrainError;
+pub(crate) use self::paths::{Drawing, Reading, Row, Span};
+pub use self::schema::MAX_BYTES as MAX_SCHEMA_BYTES;
+pub use self::tokens::Vocabulary;
+
+/// Bytes of the tables of a canvas at most.
+const MAX_TABLE_BYTES: usize = 1 << 30;
+
+/// Choices at most.
+const MAX_CHOICES: usize = 1 << 12;
+
+/// What a reply must be.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Language {
+    /// JSON that is valid under this schema.
+    JsonSchema(Value),
+    /// Any JSON object.
+    JsonObject,
+    /// What a regular expression matches from start to end.
+    Regex(String),
+    /// One of these texts.
+    Choices(Vec<String>),
+}
+
+impl Language {
+    fn node(&self) -> Result<Node, ConstrainError> {
+        match self {
+            Language::JsonSchema(schema) => schema::language(schema),
+            Language::JsonObject => Ok(json::map(json::any(schema::DEPTH))),
+            Language::Regex(pattern) => regex::whole(pattern),
+            Language::Choices(texts) => match texts.len() {
+                0 => Err(ConstrainError::Choices { problem: "expected at least one" }),
+                _ if texts.iter().any(String::is_empty) => {
+                    Err(ConstrainError::Choices { problem: "expected texts, found an empty one" })
+                }
+                found @ ..=MAX_CHOICES => {
+                    debug_assert!(found > 0);
+                    Ok(Node::alt(texts.iter().map(|t| Node::text(t)).collect::<Vec<_>>()))
+                }
+                found => Err(ConstrainError::TooLarge { what: "choices", found, limit: MAX_CHOICES }),
+            },
+        }
+    }
+}
+
+impl Vocabulary {
+    /// The vocabulary of a model, for answers that end with one of `end_ids`.
+    pub fn of(model: &Model, end_ids: &[u32]) -> Vocabulary {
+        let (shape, tokenizer) = (model.shape(), model.tokenizer());
+        let mask = if let Noise::Mask(mask) = shape.noise { Some(mask) } else { None };
+        let stands = |id: u32| (id as usize) < shape.vocab_len && Some(id) != mask;
+        let is_text = |id: u32| stands(id) && !end_ids.contains(&id);
+        Vocabulary {
+            len: shape.vocab_len,
+            texts: tokenizer.texts().filter(|(id, _)| is_text(*id)).collect(),
+            end_ids: end_ids.to_vec(),
+            pad: tokenizer.pad().filter(|&id| stands(id)),
+            strips_space: tokenizer.adds_space(),
+        }
+    }
+}
+
+/// How large a compiled language is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Figures {
+    /// States that tokens lead to, and the one after the end.
+    pub states: usize,
+    /// Pairs of states that tokens connect.
+    pub transitions: usize,
+    /// Sets of tokens that connect some states.
+    pub labels: usize,
+    /// Tokens that no state can tell apart count once.
+    pub classes: usize,
+    /// Memory that it takes.
+    pub bytes: usize,
+}
+
+/// A language, compiled for a vocabulary.
+#[derive(Debug, Clone)]
+pub struct Constraint {
+    language: Language,
+    automaton: TokenAutomaton,
+    end_ids: Vec<u32>,
+}
+
+impl Constraint {
+    /// Compiles a language.
+    ///
+    /// # Errors
+    /// What of it is not supported or too large; no text in it; a vocabulary that cannot write one.
+    pub fn new(language: Language, vocabulary: &Vocabulary) -> Result<Constraint, ConstrainError> {
+        let automaton = TokenAutomaton::new(Automaton::new(&language.node()?)?, vocabulary)?;
+        Ok(Constraint { language, automaton, end_ids: vocabulary.end_ids.clone() })
+    }
+
+    /// What was compiled.
+    pub fn language(&self) -> &Language {
+        &self.language
+    }
+
+    /// How large it is.
+    pub fn figures(&self) -> Figures {
+        let a = &self.automaton;
+        Figures {
+            states: a.len(),
+            transitions: a.n_edges(),
+            labels: a.n_labels(),
+            classes: a.n_classes,
+            bytes: a.bytes(),
+        }
+    }
+
+    /// Tokens of the shortest reply, its end not counted.
+    pub fn needed(&self) -> usize {
+        self.automaton.shortest[TokenAutomaton::START as usize] as usize
+    }
+
+    /// Whether it was compiled for a vocabulary of so many ids with these ends of an answer.
+    pub(crate) fn fits(&self, vocab_len: usize, end_ids: &[u32]) -> bool {
+        self.automaton.class_of.len() == vocab_len && self.end_ids == end_ids
+    }
+
+    /// Whether these tokens, without an end, are a reply.
+    pub fn accepts(&self, ids: &[u32]) -> bool {
+        self.after(self.start(), ids).is_some_and(|state| self.can_end(state))
+    }
+
+    /// The state before a reply.
+    pub(crate) fn start(&self) -> u32 {
+        TokenAutomaton::START
+    }
+
+    /// The state after some tokens; none where they cannot stand there.
+    pub(crate) fn after(&self, state: u32, ids: &[u32]) -> Option<u32> {
+        ids.iter().try_fold(state, |state, &id| self.automaton.next(state, id))
+    }
+
+    /// Whether a reply can end in a state, or has ended.
+    pub(crate) fn can_end(&self, state: u32) -> bool {
+        self.automaton.shortest[state as usize] == 0
+    }
+
+    /// Whether nothing but an end can follow.
+    pub(crate) fn must_end(&self, state: u32) -> bool {
+        self.automaton.edges(state).iter().all(|e| e.to == self.automaton.ended())
+    }
+
+    /// The tokens of a canvas of `len` positions that its first positions must hold, up to the first at which there is a choice or the
+    /// reply can end.
+    pub(crate) fn forced(&self, span: Span, len: usize) -> Vec<u32> {
+        let mut state = span.state;
+        let mut ids = Vec::new();
+        while ids.len() < len {
+            let mut edges = self
+                .automaton
+                .edges(state)
+                .iter()
+                .filter(|e| allowed(&self.automaton, span, e.to, ids.len() + 1));
+            let (Some(edge), None) = (edges.next(), edges.next()) else { break };
+            match self.automaton.only(edge.label) {
+                Some(id) if edge.to != self.automaton.ended() => ids.push(id),
+                _ => break,
+            }
+            state = edge.to;
+        }
+        ids
+    }
+
+    /// The ids that cannot stand at the first position, ascending.
+    pub(crate) fn misplaced(&self, span: Span) -> Vec<u32> {
+        let a = &self.automaton;
+        let mut fits = vec![false; a.n_classes];
+        for e in a.edges(span.state).iter().filter(|e| allowed(a, span, e.to, 1)) {
+            a.classes(e.label).iter().for_each(|&c| fits[c as usize] = true);
+        }
+        let misplaced = |class: u32| class == NOWHERE || !fits[class as usize];
+        (0..).zip(&a.class_of).filter(|(_, class)| misplaced(**class)).map(|(id, _)| id).collect()
+    }
+
+    /// What a step says of a canvas in the language; none where no such canvas is left. `drawing`: tokens are drawn.
+    pub(crate) fn read(&self, rows: &[Row<'_>], span: Span, drawing: Option<Drawing<'_>>) -> Option<Reading> {
+        Paths::new(&self.automaton, rows, span).map(|paths| paths.reading(drawing))
+    }
+
+    /// The most likely canvas of the language.
+    pub(crate) fn best(&self, rows: &[Row<'_>], span: Span) -> Option<Vec<u32>> {
+        Paths::new(&self.automaton, rows, span).map(|paths| paths.best())
+    }
+
+    /// Refuses an answer that is too short for a reply, or canvases that take too much memory.
+    pub(crate) fn check(&self, tokens: usize, canvas_len: usize) -> Result<(), ConstrainError> {
+        if self.needed() > tokens {
+            return Err(ConstrainError::TooShort { needed: self.needed(), available: tokens });
+        }
+        let found = Paths::bytes(&self.automaton, canvas_len);
+        match found <= MAX_TABLE_BYTES {
+            true => Ok(()),
+            false => Err(ConstrainError::TooLarge {
+                what: "bytes of the tables of a canvas",
+                found,
+                limit: MAX_TABLE_BYTES,
+            }),
+        }
+    }
+}

@@ -1,0 +1,629 @@
+//! JSON schemas as languages of bytes.
+//!
+//! Every text of the language is valid under the schema; not every valid one is in it: names stand in the order of the schema,
+//! objects have no others where the schema names some, and numbers are bounded. A keyword that would ask for more than that is an
+//! error that names it: none is passed over but annotations, which ask for nothing.
+//!
+//! Source: "JSON Schema: A Media Type for Describing JSON Documents" and its validation vocabulary, draft 2020-12.
+
+use serde_json::{Map, Value};
+
+use super::ConstrainError;
+use super::automaton::{Automaton, Node};
+use super::json::{self, Bound, LARGEST};
+use super::regex;
+
+/// Lists and objects in one another of a value that a schema says nothing of, and how often a reference goes through itself.
+pub(super) const DEPTH: u32 = 3;
+
+/// Bytes of a schema at most.
+pub const MAX_BYTES: usize = 1 << 18;
+
+/// Schemas at most, each counted as often as it is referred to.
+const MAX_SCHEMAS: usize = 1 << 14;
+
+/// Members that an object or a list of items names at most.
+const MAX_MEMBERS: usize = 1 << 10;
+
+/// References in one another at most.
+const MAX_REFERENCES: usize = 64;
+
+/// Keywords that ask for nothing.
+const ANNOTATIONS: [&str; 13] = [
+    "$schema",
+    "$id",
+    "$comment",
+    "$defs",
+    "definitions",
+    "title",
+    "description",
+    "default",
+    "example",
+    "examples",
+    "deprecated",
+    "readOnly",
+    "writeOnly",
+];
+
+/// Types, and the keywords that speak of them alone.
+const TYPES: [(&str, &[&str]); 7] = [
+    ("object", &["properties", "required", "additionalProperties"]),
+    ("array", &["items", "prefixItems", "minItems", "maxItems"]),
+    ("string", &["minLength", "maxLength", "pattern", "format"]),
+    ("number", &["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"]),
+    ("integer", &["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"]),
+    ("boolean", &[]),
+    ("null", &[]),
+];
+
+/// Formats of strings, as expressions. Days that not every year has are left out.
+const FORMATS: [(&str, &str); 5] = [
+    ("date", DATE),
+    ("time", TIME),
+    ("date-time", ""),
+    ("uuid", "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"),
+    ("ipv4", r"^((25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)\.){3}(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)$"),
+];
+const DATE: &str =
+    r"^\d{4}-(02-(0[1-9]|1\d|2[0-8])|(0[469]|11)-(0[1-9]|[12]\d|30)|(0[13578]|1[02])-(0[1-9]|[12]\d|3[01]))$";
+const TIME: &str = r"^([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$";
+
+/// The language of a schema.
+///
+/// # Errors
+/// [`ConstrainError::Schema`] with the path and the keyword of what is not supported or wrong; [`ConstrainError::TooLarge`].
+pub(super) fn language(schema: &Value) -> Result<Node, ConstrainError> {
+    let bytes = schema.to_string().len();
+    if bytes > MAX_BYTES {
+        return Err(ConstrainError::TooLarge {
+            what: "bytes of JSON schema",
+            found: bytes,
+            limit: MAX_BYTES,
+        });
+    }
+    Reader { root: schema, path: Vec::new(), references: Vec::new(), schemas: 0 }.schema(schema)
+}
+
+struct Reader<'a> {
+    root: &'a Value,
+    /// Names and numbers on the way from the root.
+    path: Vec<String>,
+    /// References on the way.
+    references: Vec<&'a str>,
+    schemas: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn problem(&self, problem: impl Into<String>) -> ConstrainError {
+        let step = |s: &String| format!("/{}", s.replace('~', "~0").replace('/', "~1"));
+        let path = self.path.iter().map(step).collect::<String>();
+        ConstrainError::Schema { path: format!("#{path}"), problem: problem.into() }
+    }
+
+    /// What `of` gives one step further on the path.
+    fn at<T>(
+        &mut self,
+        step: impl ToString,
+        of: impl FnOnce(&mut Self) -> Result<T, ConstrainError>,
+    ) -> Result<T, ConstrainError> {
+        self.path.push(step.to_string());
+        let done = of(self)?;
+        self.path.pop();
+        Ok(done)
+    }
+
+    fn schema(&mut self, schema: &'a Value) -> Result<Node, ConstrainError> {
+        self.schemas += 1;
+        if self.schemas > MAX_SCHEMAS {
+            return Err(ConstrainError::TooLarge {
+                what: "parts of the JSON schema, counted as often as they are referred to",
+                found: self.schemas,
+                limit: MAX_SCHEMAS,
+            });
+        }
+        match schema {
+            Value::Bool(true) => Ok(json::any(DEPTH)),
+            Value::Bool(false) => Ok(Node::never()),
+            Value::Object(of) => self.object_of(of),
+            other => Err(self.problem(format!("expected a schema: an object, true or false; found {other}"))),
+        }
+    }
+
+    fn object_of(&mut self, of: &'a Map<String, Value>) -> Result<Node, ConstrainError> {
+        let typed = |key: &str| TYPES.iter().any(|(_, keywords)| keywords.contains(&key));
+        let whole = ["$ref", "anyOf", "allOf"];
+        for key in of.keys().map(String::as_str) {
+            let known = ["type", "enum", "const"].contains(&key) || whole.contains(&key) || typed(key);
+            if !known && !ANNOTATIONS.contains(&key) {
+                return Err(self.problem(format!("the keyword {key:?} is not supported{}", instead_of(key))));
+            }
+        }
+        if let Some(key) = whole.into_iter().find(|key| of.contains_key(*key)) {
+            let beside = of.keys().find(|k| *k != key && !ANNOTATIONS.contains(&k.as_str()));
+            if let Some(other) = beside {
+                return Err(self.problem(format!("{other:?} beside {key:?} is not supported")));
+            }
+            return match (key, &of[key]) {
+                ("$ref", Value::String(to)) => self.reference(to),
+                ("anyOf", Value::Array(all)) if !all.is_empty() => self.at(key, |r| r.any_of(all)),
+                ("allOf", Value::Array(all)) if all.len() == 1 => {
+                    self.at(key, |r| r.at(0, |r| r.schema(&all[0])))
+                }
+                ("allOf", Value::Array(_)) => {
+                    Err(self.problem("\"allOf\" of several schemas is not supported: write them as one"))
+                }
+                _ => Err(self.problem(format!("{key:?} is not of the type that it must have"))),
+            };
+        }
+        if let Some(node) = self.values(of)? {
+            return Ok(node);
+        }
+        let types = self.types(of)?;
+        if types.is_empty() {
+            return Ok(json::any(DEPTH));
+        }
+        let parts: Result<Vec<_>, _> = types.into_iter().map(|t| self.of_type(t, of)).collect();
+        Ok(Node::alt(parts?))
+    }
+
+    fn any_of(&mut self, all: &'a [Value]) -> Result<Node, ConstrainError> {
+        let one = |(i, schema)| self.at(i, |r| r.schema(schema));
+        Ok(Node::alt(all.iter().enumerate().map(one).collect::<Result<Vec<_>, _>>()?))
+    }
+
+    fn reference(&mut self, to: &'a str) -> Result<Node, ConstrainError> {
+        let local = to.strip_prefix('#').filter(|p| p.is_empty() || p.starts_with('/'));
+        let Some(schema) = local.and_then(|pointer| self.root.pointer(pointer)) else {
+            return Err(
+                self.problem(format!("\"$ref\" to {to:?}: expected a place in this schema, as #/$defs/NAME"))
+            );
+        };
+        // What goes through itself ends somewhere.
+        if self.references.iter().filter(|r| **r == to).count() > DEPTH as usize {
+            return Ok(Node::never());
+        }
+        if self.references.len() >= MAX_REFERENCES {
+            return Err(ConstrainError::TooLarge {
+                what: "references in one another in the JSON schema",
+                found: self.references.len() + 1,
+                limit: MAX_REFERENCES,
+            });
+        }
+        self.references.push(to);
+        let node = self.at("$ref", |r| r.schema(schema))?;
+        self.references.pop();
+        Ok(node)
+    }
+
+    /// The types that a schema names, or those that its keywords speak of; none is any value.
+    fn types(&self, of: &Map<String, Value>) -> Result<Vec<&'static str>, ConstrainError> {
+        let known = |name: &Value| {
+            let found = TYPES.iter().map(|(t, _)| *t).find(|t| name.as_str() == Some(t));
+            let names: Vec<&str> = TYPES.iter().map(|(t, _)| *t).collect();
+            found.ok_or_else(|| {
+                self.problem(format!(
+                    "\"type\": expected one of {}, or a list; found {name}",
+                    names.join(", ")
+                ))
+            })
+        };
+        match of.get("type") {
+            Some(Value::Array(names)) if !names.is_empty() => names.iter().map(known).collect(),
+            Some(name) => Ok(vec![known(name)?]),
+            None => {
+                // Integers are numbers.
+                let spoken =
+                    TYPES.iter().filter(|(t, k)| *t != "integer" && k.iter().any(|k| of.contains_key(*k)));
+                Ok(spoken.map(|(t, _)| *t).collect())
+            }
+        }
+    }
+
+    /// The values of `const` and `enum` that fit the other keywords.
+    fn values(&mut self, of: &'a Map<String, Value>) -> Result<Option<Node>, ConstrainError> {
+        let listed: Vec<&Value> = match (of.get("const"), of.get("enum")) {
+            (None, None) => return Ok(None),
+            (Some(one), None) => vec![one],
+            (None, Some(Value::Array(all))) => all.iter().collect(),
+            (Some(one), Some(Value::Array(all))) => all.iter().filter(|v| *v == one).collect(),
+            (_, Some(other)) => {
+                return Err(self.problem(format!("\"enum\": expected a list of values, found {other}")));
+            }
+        };
+        let types = if of.contains_key("type") { self.types(of)? } else { Vec::new() };
+        let typed = of.keys().any(|k| TYPES.iter().any(|(_, keywords)| keywords.contains(&k.as_str())));
+        let mut rest = Vec::new();
+        if typed {
+            for t in if types.is_empty() { self.types(of)? } else { types.clone() } {
+                rest.push((t, Automaton::new(&self.of_type(t, of)?)));
+            }
+        }
+        let fits = |v: &&Value| {
+            let is = |t: &str| match t {
+                "integer" => v.is_i64() || v.is_u64(),
+                t => t == type_of(v),
+            };
+            // Keywords say nothing of values of other types.
+            let text = v.to_string();
+            let of_rest = |(t, a): &(&str, Result<Automaton, _>)| {
+                is(t) && !a.as_ref().is_ok_and(|a| a.contains(text.as_bytes()))
+            };
+            (types.is_empty() || types.iter().any(|t| is(t))) && !rest.iter().any(of_rest)
+        };
+        let fitting: Vec<Node> = listed.into_iter().filter(fits).map(json::value).collect();
+        if fitting.is_empty() {
+            return Err(self.problem("no value of \"enum\" or \"const\" fits the other keywords"));
+        }
+        Ok(Some(Node::alt(fitting)))
+    }
+
+    fn of_type(&mut self, name: &str, of: &'a Map<String, Value>) -> Result<Node, ConstrainError> {
+        match name {
+            "object" => self.object(of),
+            "array" => self.array(of),
+            "string" => self.string(of),
+            "number" | "integer" => self.number(of, name == "integer"),
+            "boolean" => Ok(json::boolean()),
+            _ => Ok(Node::text("null")),
+        }
+    }
+
+    /// A natural number.
+    fn count(&self, of: &Map<String, Value>, key: &str) -> Result<Option<u32>, ConstrainError> {
+        let Some(value) = of.get(key) else { return Ok(None) };
+        // 2.0 is an integer, too.
+        let x = value.as_f64().filter(|x| x.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(x));
+        match x {
+            Some(x) => Ok(Some(x as u32)),
+            None => Err(self.problem(format!("{key:?}: expected a natural number, found {value}"))),
+        }
+    }
+
+    fn string(&mut self, of: &Map<String, Value>) -> Result<Node, ConstrainError> {
+        let (min, max) = (self.count(of, "minLength")?, self.count(of, "maxLength")?);
+        let text = |key: &str| match of.get(key) {
+            Some(Value::String(text)) => Ok(Some(text.as_str())),
+            None => Ok(None),
+            Some(other) => Err(self.problem(format!("{key:?}: expected a string, found {other}"))),
+        };
+        let (pattern, format) = (text("pattern")?, text("format")?);
+        let many = [pattern.is_some(), format.is_some(), min.is_some() || max.is_some()];
+        if many.iter().filter(|&&one| one).count() > 1 {
+            return Err(
+                self.problem("\"pattern\", \"format\" and lengths beside each other are not supported")
+            );
+        }
+        let inside = |pattern: &str| Ok(json::quoted(regex::inside_json(pattern)?));
+        match (pattern, format) {
+            (Some(pattern), _) => inside(pattern).map_err(|e: ConstrainError| self.problem(e.to_string())),
+            (_, Some("date-time")) => {
+                let (date, time) = (DATE.trim_end_matches('$'), TIME.trim_start_matches('^'));
+                inside(&format!("{date}T{time}"))
+            }
+            (_, Some(format)) => match FORMATS.iter().find(|(name, _)| *name == format) {
+                Some((_, pattern)) => inside(pattern),
+                None => {
+                    let known: Vec<&str> = FORMATS.iter().map(|(name, _)| *name).collect();
+                    let known = known.join(", ");
+                    Err(self.problem(format!("\"format\": expected one of {known}; found {format:?}")))
+                }
+            },
+            _ => Ok(json::string(min.unwrap_or(0), max)),
+        }
+    }
+
+    fn number(&self, of: &Map<String, Value>, integer: bool) -> Result<Node, ConstrainError> {
+        let mut bounds = [Bound { at: -LARGEST, open: false }, Bound { at: LARGEST, open: false }];
+        let mut bounded = false;
+        for (end, key, open) in [
+            (0, "minimum", false),
+            (1, "maximum", false),
+            (0, "exclusiveMinimum", true),
+            (1, "exclusiveMaximum", true),
+        ] {
+            let Some(value) = of.get(key) else { continue };
+            let Some(x) = value.as_f64() else {
+                return Err(self.problem(format!("{key:?}: expected a number, found {value}")));
+            };
+            let whole = x.fract() == 0.0;
+            if !whole && !integer {
+                return Err(self.problem(format!("{key:?} of a number: expected an integer, found {value}")));
+            }
+            bounded = true;
+            // Of integers a bound between two of them is the next one.
+            let near = if end == 0 { x.ceil() } else { x.floor() };
+            let at = near.clamp(-(LARGEST as f64) - 1.0, LARGEST as f64 + 1.0) as i64;
+            let new = Bound { at, open: open && whole };
+            let old = &mut bounds[end];
+            let tighter = if end == 0 { at > old.at } else { at < old.at };
+            if tighter || at == old.at && new.open {
+                *old = new;
+            }
+        }
+        let [lo, hi] = bounds;
+        match (integer, bounded) {
+            (true, _) => Ok(json::integer(
+                (lo.at + i64::from(lo.open)).max(-LARGEST),
+                (hi.at - i64::from(hi.open)).min(LARGEST),
+            )),
+            (false, true) => Ok(json::between(lo, hi)),
+            (false, false) => Ok(json::number()),
+        }
+    }
+
+    fn array(&mut self, of: &'a Map<String, Value>) -> Result<Node, ConstrainError> {
+        let (min, max) = (self.count(of, "minItems")?.unwrap_or(0), self.count(of, "maxItems")?);
+        let first = match of.get("prefixItems") {
+            None => Vec::new(),
+            Some(Value::Array(all)) => {
+                let one = |(i, schema)| self.at("prefixItems", |r| r.at(i, |r| r.schema(schema)));
+                all.iter().enumerate().map(one).collect::<Result<Vec<_>, _>>()?
+            }
+            Some(other) => {
+                return Err(self.problem(format!("\"prefixItems\": expected a list, found {other}")));
+            }
+        };
+        let item = match of.get("items") {
+            None => json::any(DEPTH),
+            Some(schema) => self.at("items", |r| r.schema(schema))?,
+        };
+        if first.is_empty() {
+            return Ok(json::array(item, min, max));
+        }
+        self.check_members(first.len())?;
+        // What follows item `i`, from the end: nothing, or a comma and more.
+        let n = first.len() as u32;
+        let more = |k: u32| {
+            Node::cat([json::comma(), item.clone()])
+                .repeat(min.saturating_sub(k), max.map(|m| m.saturating_sub(k)))
+        };
+        let mut rest = more(n);
+        for (i, part) in (0..n).zip(first).rev() {
+            let part = if i == 0 { part } else { Node::cat([json::comma(), part]) };
+            let goes_on = Node::cat([part, rest]);
+            rest = match () {
+                () if max.is_some_and(|max| i >= max) => Node::empty(),
+                () if i >= min => goes_on.optional(),
+                () => goes_on,
+            };
+        }
+        Ok(Node::cat([Node::text("["), rest, Node::text("]")]))
+    }
+
+    fn check_members(&self, found: usize) -> Result<(), ConstrainError> {
+        match found <= MAX_MEMBERS {
+            true => Ok(()),
+            false => Err(self.problem(format!("expected at most {MAX_MEMBERS} members, found {found}"))),
+        }
+    }
+
+    fn object(&mut self, of: &'a Map<String, Value>) -> Result<Node, ConstrainError> {
+        let none = Map::new();
+        let properties = match of.get("properties") {
+            None => &none,
+            Some(Value::Object(properties)) => properties,
+            Some(other) => {
+                return Err(self.problem(format!("\"properties\": expected an object, found {other}")));
+            }
+        };
+        let required: Vec<&str> = match of.get("required") {
+            None => Vec::new(),
+            Some(Value::Array(names)) if names.iter().all(Value::is_string) => {
+                names.iter().filter_map(Value::as_str).collect()
+            }
+            Some(other) => {
+                return Err(self.problem(format!("\"required\": expected a list of names, found {other}")));
+            }
+        };
+        if let Some(name) = required.iter().find(|name| !properties.contains_key(**name)) {
+            return Err(self.problem(format!("\"required\" names {name:?}, which \"properties\" does not")));
+        }
+        let (open, close) = (Node::text("{"), Node::text("}"));
+        if let Some(schema) = of.get("additionalProperties").filter(|_| properties.is_empty()) {
+            let value = self.at("additionalProperties", |r| r.schema(schema))?;
+            return Ok(json::map(value));
+        }
+        if of.get("properties").is_none() {
+            return Ok(json::map(json::any(DEPTH - 1)));
+        }
+        let mut members = Vec::new();
+        for (name, schema) in properties_of(of) {
+            let value = self.at("properties", |r| r.at(name, |r| r.schema(schema)))?;
+            members.push((json::member(json::name_of(name), value), required.contains(&name.as_str())));
+        }
+        self.check_members(members.len())?;
+        // What follows where a member was written before, and where none was; from the end.
+        let (mut after, mut first) = (Node::empty(), Node::empty());
+        for (member, required) in members.into_iter().rev() {
+            let next = Node::cat([json::comma(), member.clone(), after.clone()]);
+            let begin = Node::cat([member, after.clone()]);
+            (after, first) = match required {
+                true => (next, begin),
+                false => (Node::alt([next, after]), Node::alt([begin, first])),
+            };
+        }
+        Ok(Node::cat([open, first, close]))
+    }
+}
+
+/// The properties of a schema that has some.
+fn properties_of(of: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
+    of.get("properties").and_then(Value::as_object).into_iter().flatten()
+}
+
+fn type_of(v: &Value) -> &'static str {
+    match v {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// What to write in place of a keyword.
+fn instead_of(keyword: &str) -> &'static str {
+    match keyword {
+        "oneOf" => ": use \"anyOf\" where no value fits two of the schemas",
+        "nullable" => ": add \"null\" to \"type\"",
+        "$anchor" | "$dynamicRef" | "$recursiveRef" => ": refer by \"$ref\" to #/$defs/NAME",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(schema: Value, within: &[&str], without: &[&str]) {
+        let a = Automaton::new(&language(&schema).unwrap()).unwrap();
+        within.iter().for_each(|t| assert!(a.contains(t.as_bytes()), "{t} is in"));
+        without.iter().for_each(|t| assert!(!a.contains(t.as_bytes()), "{t} is not in"));
+    }
+
+    #[test]
+    fn objects_have_their_names_in_order() {
+        let schema = json!({
+            "properties": {"a": {"type": "null"}, "b": {"const": 1}, "c": {"type": "null"}, "d": {"const": 2}},
+            "required": ["b"],
+        });
+        check(
+            schema,
+            &[
+                r#"{"b":1}"#,
+                r#"{"a": null, "b": 1}"#,
+                r#"{"b":1,"c":null}"#,
+                r#"{"b":1, "d":2}"#,
+                r#"{"a":null,"b":1,"c":null,"d":2}"#,
+            ],
+            &[
+                "{}",
+                r#"{"a":null}"#,
+                r#"{"b":1,"a":null}"#,
+                r#"{"b":1,}"#,
+                r#"{,"b":1}"#,
+                r#"{"b":1,"e":3}"#,
+                r#"{"b":1,"b":1}"#,
+            ],
+        );
+        let free = json!({"type": "object", "properties": {"a": {"const": 1}, "b": {"const": 2}}});
+        check(
+            free,
+            &["{}", r#"{"a":1}"#, r#"{"b":2}"#, r#"{"a":1,"b":2}"#],
+            &[r#"{"b":2,"a":1}"#, r#"{"a":1,}"#],
+        );
+        let map = json!({"type": "object", "additionalProperties": {"type": "boolean"}});
+        check(map, &["{}", r#"{"x": true,"y":false}"#], &[r#"{"x":1}"#]);
+        check(json!({"type": "object", "additionalProperties": false}), &["{}"], &[r#"{"a":1}"#]);
+    }
+
+    #[test]
+    fn lists_have_their_lengths() {
+        let first = json!({"type": "array", "prefixItems": [{"const": 1}, {"const": 2}], "items": {"const": 3}, "minItems": 1, "maxItems": 4});
+        check(
+            first,
+            &["[1]", "[1,2]", "[1, 2,3]", "[1,2,3,3]"],
+            &["[]", "[2]", "[1,3]", "[1,2,3,3,3]", "[1,]"],
+        );
+        let short = json!({"prefixItems": [{"const": 1}, {"const": 2}], "maxItems": 1});
+        check(short, &["[]", "[1]"], &["[1,2]"]);
+        check(
+            json!({"items": {"type": "null"}, "minItems": 2}),
+            &["[null,null]", "[null, null, null]"],
+            &["[null]", "[]"],
+        );
+    }
+
+    #[test]
+    fn references_end_somewhere() {
+        let tree = json!({
+            "$ref": "#/$defs/node",
+            "$defs": {"node": {
+                "type": "object",
+                "properties": {"v": {"const": 1}, "next": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}},
+                "required": ["v", "next"],
+            }},
+        });
+        let nested = |n: usize| r#"{"v":1,"next":"#.repeat(n) + "null" + &"}".repeat(n);
+        let all: Vec<String> = (1..8).map(nested).collect();
+        let a = Automaton::new(&language(&tree).unwrap()).unwrap();
+        let deepest = all.iter().take_while(|t| a.contains(t.as_bytes())).count();
+        assert_eq!(deepest, DEPTH as usize + 1);
+        // Nothing ends it.
+        let endless = json!({"type": "array", "items": {"$ref": "#"}, "minItems": 1});
+        assert!(matches!(Automaton::new(&language(&endless).unwrap()), Err(ConstrainError::Empty)));
+        // Each of several references to itself multiplies what there is.
+        let member = json!({"$ref": "#"});
+        let names: Map<String, Value> = (0..40).map(|i| (format!("n{i}"), member.clone())).collect();
+        let wide = json!({"type": "object", "properties": names});
+        assert!(matches!(language(&wide), Err(ConstrainError::TooLarge { limit: MAX_SCHEMAS, .. })));
+    }
+
+    #[test]
+    fn formats_are_what_they_say() {
+        let format = |f: &str| json!({"type": "string", "format": f});
+        check(
+            format("date"),
+            &["\"2024-02-28\"", "\"1999-12-31\""],
+            &["\"2024-02-30\"", "\"2024-13-01\"", "\"24-1-1\""],
+        );
+        check(
+            format("date-time"),
+            &["\"2024-04-30T23:59:59Z\"", "\"2024-04-30T00:00:00.5+02:00\""],
+            &["\"2024-04-31T00:00:00Z\"", "\"2024-04-30\""],
+        );
+        check(format("uuid"), &["\"123e4567-e89b-12d3-a456-426614174000\""], &["\"123e4567\""]);
+        check(format("ipv4"), &["\"127.0.0.1\"", "\"255.255.255.255\""], &["\"256.0.0.1\"", "\"1.2.3\""]);
+    }
+
+    #[test]
+    fn what_is_not_supported_is_named_with_its_place() {
+        let problem = |schema: Value| language(&schema).map(|_| ()).unwrap_err().to_string();
+        for (schema, place, what) in [
+            (json!({"oneOf": [true]}), "#:", "\"oneOf\" is not supported: use \"anyOf\""),
+            (json!({"items": {"not": {}}}), "#/items:", "\"not\""),
+            (json!({"properties": {"a/b": {"uniqueItems": true}}}), "#/properties/a~1b:", "\"uniqueItems\""),
+            (json!({"anyOf": [true, {"if": true}]}), "#/anyOf/1:", "\"if\""),
+            (json!({"anyOf": [true], "type": "null"}), "#:", "\"type\" beside \"anyOf\""),
+            (json!({"allOf": [true, true]}), "#:", "\"allOf\" of several"),
+            (json!({"$ref": "#/$defs/x"}), "#:", "\"#/$defs/x\""),
+            (json!({"$ref": "http://x/y"}), "#:", "expected a place in this schema"),
+            (json!({"type": "text"}), "#:", "expected one of object, array"),
+            (
+                json!({"type": "string", "minLength": -1}),
+                "#:",
+                "\"minLength\": expected a natural number, found -1",
+            ),
+            (json!({"type": "string", "minLength": 1, "pattern": "a"}), "#:", "beside each other"),
+            (json!({"type": "string", "format": "email"}), "#:", "found \"email\""),
+            (json!({"type": "string", "pattern": "a("}), "#:", "unclosed group"),
+            (json!({"type": "number", "minimum": 0.5}), "#:", "\"minimum\" of a number: expected an integer"),
+            (json!({"required": ["a"]}), "#:", "\"required\" names \"a\""),
+            (json!({"required": "a"}), "#:", "\"required\": expected a list"),
+            (json!({"properties": [1]}), "#:", "\"properties\": expected an object"),
+            (json!({"properties": {"a": 3}}), "#/properties/a:", "expected a schema"),
+            (json!({"enum": 3}), "#:", "\"enum\": expected a list"),
+            (json!({"type": "string", "enum": [1, null]}), "#:", "no value of \"enum\""),
+            (json!(7), "#:", "expected a schema"),
+        ] {
+            let e = problem(schema);
+            assert!(e.starts_with(&format!("JSON schema, {place}")) && e.contains(what), "{e}");
+        }
+        let e = problem(json!({"description": "x".repeat(300_000)}));
+        assert!(e.contains("bytes of JSON schema") && e.contains("262144"), "{e}");
+        let names: Map<String, Value> = (0..1100).map(|i| (format!("n{i}"), true.into())).collect();
+        assert!(problem(json!({"properties": names})).contains("at most 1024 members, found 1100"));
+    }
+
+    #[test]
+    fn annotations_ask_for_nothing() {
+        let schema = json!({"title": "t", "default": 3, "examples": [4], "$schema": "s", "type": ["integer", "null"], "maximum": 3, "minimum": 2});
+        check(schema, &["2", "3", "null"], &["4", "1"]);
+        check(json!({"enum": [1, 2, 3, "x"], "minimum": 2, "const": 2}), &["2"], &["1", "3", "\"x\""]);
+        check(json!({}), &["1", "{}", "[[[1]]]"], &["[[[[1]]]]"]);
+    }
+}
