@@ -249,7 +249,7 @@ fn text(d: &Diagnosis, args: &Args, sentence: &str) -> String {
         d.rounding.name()
     ));
     for tap in &d.taps {
-        if let Some(sum) = tap.sum.filter(|sum| args.all || sum.ratio() > args.limit || sum.ratio().is_nan()) {
+        if let Some(sum) = tap.sum.filter(|_| args.all || tap.sum_leaves(args.limit)) {
             let (name, by) = (Shown(&tap.name), number(sum.ratio()));
             s.push_str(&format!("sum of {name}: theirs {}, the truth's {} ({by}x)\n", sum.theirs, sum.truth));
         }

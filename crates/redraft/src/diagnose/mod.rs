@@ -177,9 +177,15 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Whether it is further away than so many floors, or no number.
+    /// Whether it is further away than so many floors, or no number; or the sum of its elements is.
     pub fn leaves(&self, limit: f64) -> bool {
-        self.ratio > limit || self.ratio.is_nan()
+        self.ratio > limit || self.ratio.is_nan() || self.sum_leaves(limit)
+    }
+
+    /// Whether the sum of all elements, most of which theirs does not show, is further away than they may be. Twice the
+    /// limit, since there is one number and no median.
+    pub fn sum_leaves(&self, limit: f64) -> bool {
+        self.sum.is_some_and(|sum| sum.ratio().is_nan() || sum.ratio() > 2.0 * limit)
     }
 }
 
@@ -330,6 +336,12 @@ fn judge(
         let first = taps.iter().find(|tap| tap.leaves(limit));
         let verdict = verdict.unwrap_or_else(|| match first {
             None => Verdict::Rounding { worst, at },
+            // Theirs, of which a part is shown: that part is right.
+            Some(tap) if tap.ratio <= limit => Verdict::Unexplained {
+                first: tap.name.clone(),
+                ratio: tap.sum.map_or(f64::NAN, |sum| sum.ratio()),
+                look_at: "the elements that the text does not show: their sum is wrong".into(),
+            },
             Some(tap) => Verdict::Unexplained {
                 first: tap.name.clone(),
                 ratio: tap.ratio,

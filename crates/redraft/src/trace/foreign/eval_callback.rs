@@ -17,12 +17,10 @@
 //! Of nodes of one name the last counts: `Qcur-0` is there after the projection, its bias and RoPE. So it is with a second
 //! pass in the same text.
 
-use std::collections::BTreeMap;
-
 use redraft_gguf::Shown;
 
 use crate::Error;
-use crate::trace::{Elements, Given, Printed, Tensor, TraceFile};
+use crate::trace::{Elements, Given, Printed, Tensor, TraceFile, in_pass, split_layer};
 
 /// How much of a file may stand before the first node: what a program says when it loads a model.
 const MAX_PREAMBLE: usize = 4 << 20;
@@ -203,8 +201,8 @@ pub(super) fn read(bytes: &[u8], name: &str) -> Result<TraceFile, Error> {
     let mut file = TraceFile { name: name.to_string(), ..TraceFile::default() };
     let lines = bytes.split(|&b| b == b'\n').map(|line| std::str::from_utf8(line).unwrap_or_default());
     let mut lines = lines.enumerate().peekable();
-    // How often a node of a name and an operation is there.
-    let mut seen: BTreeMap<(String, String), usize> = BTreeMap::new();
+    // The node that begins a pass, and how many there are.
+    let mut first: Option<((String, String), usize)> = None;
     while let Some((at, line)) = lines.next() {
         let Some(node) = Node::of(line) else { continue };
         let mut block = Block::default();
@@ -236,7 +234,9 @@ pub(super) fn read(bytes: &[u8], name: &str) -> Result<TraceFile, Error> {
         };
         let (tensor, printed) = finished
             .map_err(|(at, e)| file.wrong(format!("line {}: node {}: {e}", at + 1, Shown(node.name))))?;
-        *seen.entry((node.name.to_string(), node.operation.to_string())).or_default() += 1;
+        let node_key = (node.name.to_string(), node.operation.to_string());
+        let (key, passes) = first.get_or_insert_with(|| (node_key.clone(), 0));
+        *passes += usize::from(*key == node_key);
         let whole_ints = tensor.data.is_int() && printed.shown.iter().map(Vec::len).eq(printed.shape.iter().copied());
         file.tensors.insert(node.name.to_string(), tensor);
         file.given.remove(node.name);
@@ -244,13 +244,30 @@ pub(super) fn read(bytes: &[u8], name: &str) -> Result<TraceFile, Error> {
             file.given.insert(node.name.to_string(), Given::Printed(printed));
         }
     }
-    let passes = seen.values().copied().max().unwrap_or(0);
-    if passes > 1 {
-        file.notes.push(format!("its nodes are there up to {passes} times: the last of each name counts"));
+    if let Some((_, passes)) = first.filter(|(_, passes)| *passes > 1) {
+        file.notes.push(format!("it is of {passes} passes: the last node of each name counts"));
     }
+    weights_of_experts(&mut file);
     match file.tensors.is_empty() {
         true => Err(file.wrong("it has no node with a name and elements".into())),
         false => Ok(file),
+    }
+}
+
+/// Goldens name by `ffn_moe_weights` what the outputs of experts are multiplied with, which in llama.cpp have names of their
+/// own where they are divided by their sum or scaled.
+fn weights_of_experts(file: &mut TraceFile) {
+    let names: Vec<String> = file.tensors.keys().cloned().collect();
+    for last in ["ffn_moe_weights_norm", "ffn_moe_weights_scaled"] {
+        for name in &names {
+            let (pass, bare, Some(layer)) = split_layer(name) else { continue };
+            let (tensor, given) = (file.tensors.get(name).cloned(), file.given.get(name).cloned());
+            let weights = format!("{}-{layer}", in_pass(pass, "ffn_moe_weights"));
+            if let (true, Some(tensor), Some(given)) = (bare == last, tensor, given) {
+                file.tensors.insert(weights.clone(), tensor);
+                file.given.insert(weights, given);
+            }
+        }
     }
 }
 
@@ -325,7 +342,11 @@ ggml_debug:               ffn_moe_topk-1 = (i32)       VIEW(a{2, 3, 1, 1}, }) = 
         assert_eq!(of(&node("1.0, 2.0", 2, "3.2")).0.sum, Some((3.2, 0.05)));
         let (p, file) = of(&(node(some, 9, "6.0") + &node("1.0, 2.0", 2, "3.0")));
         assert_eq!(p.shape, [1, 2]);
-        assert_eq!(file.notes, ["its nodes are there up to 2 times: the last of each name counts"]);
+        assert_eq!(file.notes, ["it is of 2 passes: the last node of each name counts"]);
+        let weights = |name: &str, x: &str| node(x, 2, "9").replace("l_out-0", name);
+        let text = weights("ffn_moe_weights_norm-1", "0.5, 0.5") + &weights("ffn_moe_weights-1", "0.1, 0.1");
+        let file = read(text.as_bytes(), "t").unwrap();
+        assert_eq!(file.tensors["ffn_moe_weights-1"].data, Elements::F64(vec![0.5, 0.5]));
     }
 
     #[test]
