@@ -18,9 +18,7 @@ use redraft::gguf::{Bytes, DType, Gguf, GgufWriter, Metadata, SplitName, Unpacke
 use redraft::receipt::Receipt;
 use redraft::sampler::profile;
 use redraft::tokenizer::{Specials, Tokenizer};
-use redraft::trace::{
-    Elements, Given, Limits, NameMap, Preset, Recording, Tensor, TraceFile, compare,
-};
+use redraft::trace::{Elements, Given, Limits, NameMap, Preset, Recording, Tensor, TraceFile, compare};
 use redraft::{LoadOptions, Model};
 
 /// One kind of input.

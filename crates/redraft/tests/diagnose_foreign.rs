@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use common::{changed, exact, open, oracle_model, testdata};
-use redraft::diagnose::{Diagnosis, Rounding, Settings, Verdict, diagnose};
 use redraft::Model;
+use redraft::diagnose::{Diagnosis, Rounding, Settings, Verdict, diagnose};
 use redraft::gguf::Gguf;
 use redraft::trace::{Elements, Given, NameMap, Tensor, TraceFile, like};
 
@@ -84,13 +84,17 @@ fn npz(file: &TraceFile) -> Vec<u8> {
             Some(x) => ("<i8", x.iter().flat_map(|x| x.to_le_bytes()).collect()),
             None => ("<f4", t.data.to_f64().iter().flat_map(|&x| (x as f32).to_le_bytes()).collect()),
         };
-        let header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({}), }}\n", shape.concat());
-        let array = [b"\x93NUMPY\x01\0", &(header.len() as u16).to_le_bytes()[..], header.as_bytes(), &data].concat();
+        let header =
+            format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({}), }}\n", shape.concat());
+        let array =
+            [b"\x93NUMPY\x01\0", &(header.len() as u16).to_le_bytes()[..], header.as_bytes(), &data].concat();
         let crc = !array.iter().fold(!0u32, |crc, &b| {
             (0..8).fold(crc ^ u32::from(b), |x, _| x >> 1 ^ if x & 1 == 1 { 0xEDB8_8320 } else { 0 })
         });
         let (name, len) = (format!("{name}.npy"), (array.len() as u32).to_le_bytes());
-        let fields = [&[0; 8][..], &crc.to_le_bytes(), &len, &len, &(name.len() as u16).to_le_bytes(), &[0; 2]].concat();
+        let fields =
+            [&[0; 8][..], &crc.to_le_bytes(), &len, &len, &(name.len() as u16).to_le_bytes(), &[0; 2]]
+                .concat();
         let at = (out.len() as u32).to_le_bytes();
         directory.extend([b"PK\x01\x02\0\0\0\0", &fields[..], &[0; 10], &at, name.as_bytes()].concat());
         out.extend([b"PK\x03\x04\0\0", &fields[..], name.as_bytes(), &array].concat());
@@ -219,7 +223,11 @@ fn tensors_that_do_not_fit_are_named() {
     assert_eq!(error(vec![32, 256], false, n).unwrap_err(), said);
     assert!(error(vec![n], false, n).unwrap_err().contains("found 8192 of shape [8192]"));
     assert!(error(vec![512, 16], false, n).unwrap_err().contains("found 8192 of shape [512, 16]"));
-    assert!(error(vec![100], true, 100).unwrap_err().contains("expected 8192 numbers of shape [16, 512], found 100"));
+    assert!(
+        error(vec![100], true, 100)
+            .unwrap_err()
+            .contains("expected 8192 numbers of shape [16, 512], found 100")
+    );
     for (shape, flat) in [(vec![1, 16, 512], false), (vec![16, 8, 64], false), (vec![n], true)] {
         assert_eq!(told(&error(shape, flat, n).unwrap()), "rounding");
     }
@@ -230,7 +238,8 @@ fn archives_that_lie_are_refused() {
     let mut file = TraceFile::default();
     file.insert("logits", vec![2, 2], Elements::F32(vec![1.0, 2.0, 3.0, 4.0]));
     let good = npz(&file);
-    let read = |bytes: &[u8]| TraceFile::parse_any(bytes, "t.npz", &NameMap::default()).map_err(|e| e.to_string());
+    let read =
+        |bytes: &[u8]| TraceFile::parse_any(bytes, "t.npz", &NameMap::default()).map_err(|e| e.to_string());
     assert_eq!(read(&good).unwrap().tensors, file.tensors);
     let directory = good.windows(4).position(|w| w == b"PK\x01\x02").unwrap();
     let changed = |at: usize, with: &[u8]| {

@@ -325,7 +325,12 @@ fn judge(
     let sum = |tap: &Tap, rounding: Rounding| {
         let printed = printed(theirs, &tap.name)?;
         let of = |file: &TraceFile| file.tensors.get(&tap.name).and_then(|t| printed.summed(t));
-        Some(Sum::of(printed.sum?, &of(&truth)?, &of(&honest[rounding as usize])?, tap.floors[rounding as usize]))
+        Some(Sum::of(
+            printed.sum?,
+            &of(&truth)?,
+            &of(&honest[rounding as usize])?,
+            tap.floors[rounding as usize],
+        ))
     };
     let mut diagnosis = |rounding: Rounding, verdict: Option<Verdict>, tried: Vec<Tried>| {
         for tap in &mut taps {

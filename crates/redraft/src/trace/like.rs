@@ -89,11 +89,9 @@ fn passes<F: Fn(&str, TapKey) -> bool>(
     recorder: &mut PassRecorder<F>,
 ) -> Result<(), Error> {
     let masks = |prefix: &str| -> Vec<(usize, usize)> {
-        let find = |(name, t): (&String, &super::Tensor)| {
-            match split_layer(name.strip_prefix(prefix)?) {
-                ("", "kq_visible", Some(layer)) => Some((layer, *t.shape.get(1)?)),
-                _ => None,
-            }
+        let find = |(name, t): (&String, &super::Tensor)| match split_layer(name.strip_prefix(prefix)?) {
+            ("", "kq_visible", Some(layer)) => Some((layer, *t.shape.get(1)?)),
+            _ => None,
         };
         golden.tensors.iter().filter_map(find).collect()
     };

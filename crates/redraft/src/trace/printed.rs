@@ -55,7 +55,10 @@ impl Printed {
             stride = usize::saturating_mul(stride, n);
         }
         for (shown, stride) in self.shown.iter().zip(strides.iter().rev()) {
-            at = at.iter().flat_map(|at| shown.iter().map(move |i| i.saturating_mul(*stride).saturating_add(*at))).collect();
+            at = at
+                .iter()
+                .flat_map(|at| shown.iter().map(move |i| i.saturating_mul(*stride).saturating_add(*at)))
+                .collect();
         }
         let x = whole.data.to_f64();
         let picked: Option<Vec<f64>> = at.iter().map(|&i| x.get(i).copied()).collect();

@@ -237,7 +237,8 @@ pub(super) fn read(bytes: &[u8], name: &str) -> Result<TraceFile, Error> {
         let node_key = (node.name.to_string(), node.operation.to_string());
         let (key, passes) = first.get_or_insert_with(|| (node_key.clone(), 0));
         *passes += usize::from(*key == node_key);
-        let whole_ints = tensor.data.is_int() && printed.shown.iter().map(Vec::len).eq(printed.shape.iter().copied());
+        let whole_ints =
+            tensor.data.is_int() && printed.shown.iter().map(Vec::len).eq(printed.shape.iter().copied());
         file.tensors.insert(node.name.to_string(), tensor);
         file.given.remove(node.name);
         if !whole_ints {
@@ -313,12 +314,18 @@ ggml_debug:               ffn_moe_topk-1 = (i32)       VIEW(a{2, 3, 1, 1}, }) = 
         assert_eq!(names, ["attn_norm-0", "ffn_moe_topk-1"]);
         let norm = &file.tensors["attn_norm-0"];
         let x = norm.data.to_f64();
-        assert_eq!((norm.shape.as_slice(), x[2], x[6], x[11]), (&[2, 6][..], -3.5, 0.0001, f64::NEG_INFINITY));
+        assert_eq!(
+            (norm.shape.as_slice(), x[2], x[6], x[11]),
+            (&[2, 6][..], -3.5, 0.0001, f64::NEG_INFINITY)
+        );
         assert!(x[7].is_nan());
         let Given::Printed(p) = &file.given["attn_norm-0"] else { panic!("it is printed") };
         assert_eq!((p.shape.as_slice(), p.half_unit), (&[2, 7][..], 5e-5));
         assert_eq!(p.shown, [vec![0, 1], vec![0, 1, 2, 4, 5, 6]]);
-        assert!(p.sum.is_some_and(|(sum, half)| sum.is_nan() && half == 0.5), "a sum that is no number is kept");
+        assert!(
+            p.sum.is_some_and(|(sum, half)| sum.is_nan() && half == 0.5),
+            "a sum that is no number is kept"
+        );
         let topk = &file.tensors["ffn_moe_topk-1"];
         assert_eq!(topk.data, Elements::I64(vec![7, 0, 6, 1, 5, 2]));
         assert_eq!((topk.shape.as_slice(), file.given.len()), (&[3, 2][..], 1), "all integers are there");
@@ -327,7 +334,9 @@ ggml_debug:               ffn_moe_topk-1 = (i32)       VIEW(a{2, 3, 1, 1}, }) = 
     #[test]
     fn a_sum_of_more_than_is_shown_is_kept_and_the_last_of_a_name_counts() {
         let node = |x: &str, n: usize, sum: &str| {
-            format!("x: l_out-0 = (f32) ADD(a{{1}}, b{{1}}}}) = {{{n}, 1, 1, 1}}\n[\n[\n[ {x} ],\n],\n]\nsum = {sum}\n")
+            format!(
+                "x: l_out-0 = (f32) ADD(a{{1}}, b{{1}}}}) = {{{n}, 1, 1, 1}}\n[\n[\n[ {x} ],\n],\n]\nsum = {sum}\n"
+            )
         };
         let some = "1.00, 1.00, 1.00, ..., 1.00, 1.00, 1.00";
         let of = |text: &str| {
@@ -366,6 +375,11 @@ ggml_debug:               ffn_moe_topk-1 = (i32)       VIEW(a{2, 3, 1, 1}, }) = 
             let error = read(text(body).as_bytes(), "t").unwrap_err().to_string();
             assert!(error.contains(said), "{body}: {error}");
         }
-        assert!(read(b"x: node_3 = (f32) ADD(a) = {1}\n[[[1.0]]]\n", "t").unwrap_err().to_string().contains("no node"));
+        assert!(
+            read(b"x: node_3 = (f32) ADD(a) = {1}\n[[[1.0]]]\n", "t")
+                .unwrap_err()
+                .to_string()
+                .contains("no node")
+        );
     }
 }

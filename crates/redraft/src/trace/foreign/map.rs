@@ -67,12 +67,15 @@ impl NameMap {
             let about = |problem: String| wrong(format!("{}: {problem}", Shown(&from)));
             let entry = match value {
                 Value::String(name) => Entry { name, transpose: false },
-                other => Entry::deserialize(other)
-                    .map_err(|e| about(format!("expected our name, or an object with \"name\" and \"transpose\": {e}")))?,
+                other => Entry::deserialize(other).map_err(|e| {
+                    about(format!("expected our name, or an object with \"name\" and \"transpose\": {e}"))
+                })?,
             };
             let (before, after) = match from.split_once('*') {
                 None => (from.as_str(), None),
-                Some((_, after)) if after.contains('*') => return Err(about("expected one * at most".into())),
+                Some((_, after)) if after.contains('*') => {
+                    return Err(about("expected one * at most".into()));
+                }
                 Some((before, after)) => (before, Some(after.to_string())),
             };
             let to = To::parse(&entry.name, after.is_some()).map_err(about)?;
@@ -97,7 +100,8 @@ impl NameMap {
             fits |= self.renamed(&theirs).is_some();
             if transpose {
                 if given.contains_key(&theirs) {
-                    let what = "transpose needs the shape and all elements, which raw and printed tensors lack";
+                    let what =
+                        "transpose needs the shape and all elements, which raw and printed tensors lack";
                     return Err(file.wrong(format!("tensor {}: {what}", Shown(&theirs))));
                 }
                 tensor = transposed(&tensor).ok_or_else(|| {
@@ -128,7 +132,9 @@ impl To {
         if !star {
             return Err("our name has a *, theirs none".into());
         }
-        let Some(before) = before.strip_suffix('{') else { return Ok(To::Around(before.into(), after.into())) };
+        let Some(before) = before.strip_suffix('{') else {
+            return Ok(To::Around(before.into(), after.into()));
+        };
         match after.split_once('}').map(|(n, after)| (n.parse::<i32>(), after)) {
             Some((Ok(add), after)) => Ok(To::Number(before.into(), add.into(), after.into())),
             _ => odd(),

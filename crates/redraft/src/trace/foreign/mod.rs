@@ -35,8 +35,7 @@ const FORMS: &[Form] = &[
 ];
 
 /// Names of other programs for what has one name here; they count where the file lacks that.
-const ALIASES: [(&str, &str); 3] =
-    [("result_output", "logits"), ("embd", "inp_embd"), ("inp_tokens", "ids")];
+const ALIASES: [(&str, &str); 3] = [("result_output", "logits"), ("embd", "inp_embd"), ("inp_tokens", "ids")];
 
 /// Files of a folder that are read.
 const MAX_FILES: usize = 4096;
@@ -134,7 +133,9 @@ fn folder(path: &Path, map: &NameMap) -> Result<TraceFile, Error> {
         }
     }
     if all.tensors.is_empty() {
-        return Err(wrong("none of its files could be read as tensors: --map says what raw f32 files hold".into()));
+        return Err(wrong(
+            "none of its files could be read as tensors: --map says what raw f32 files hold".into(),
+        ));
     }
     Ok(all)
 }

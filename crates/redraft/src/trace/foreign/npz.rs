@@ -74,13 +74,16 @@ fn array(bytes: &[u8]) -> Result<Tensor, String> {
     let (len, rest) = match rest {
         [1, _, a, b, rest @ ..] => (usize::from(u16::from_le_bytes([*a, *b])), rest),
         [2 | 3, _, a, b, c, d, rest @ ..] => (u32::from_le_bytes([*a, *b, *c, *d]) as usize, rest),
-        [version, ..] if *version > 3 => return Err(format!("version {version} of the format is not supported")),
+        [version, ..] if *version > 3 => {
+            return Err(format!("version {version} of the format is not supported"));
+        }
         _ => return Err(cut()),
     };
     let (header, data) = rest.split_at_checked(len).filter(|_| len <= MAX_HEADER).ok_or_else(cut)?;
     let header = std::str::from_utf8(header).map_err(|_| cut())?;
-    let (descr, fortran, shape) = fields(header)
-        .ok_or_else(|| format!("expected a header with descr, fortran_order and shape, found {}", Shown(header.trim())))?;
+    let (descr, fortran, shape) = fields(header).ok_or_else(|| {
+        format!("expected a header with descr, fortran_order and shape, found {}", Shown(header.trim()))
+    })?;
     let Some(&(_, dtype)) = TYPES.iter().find(|(name, _)| *name == descr) else {
         return Err(format!(
             "type {} is not supported: save f64, f32, f16 or integers, little-endian (bfloat16 as f32)",
@@ -155,7 +158,10 @@ mod tests {
         assert_eq!(f.data, Elements::I64(vec![0, 2, 1, 3]));
         let half = array(&npy("'<f2'", "False", "(2,)", &[0, 0x3C, 0, 0xC0])).unwrap();
         assert_eq!(half.data, Elements::F32(vec![1.0, -2.0]));
-        assert_eq!(array(&npy("'<i8'", "False", "()", &[7, 0, 0, 0, 0, 0, 0, 0])).unwrap().shape, [0usize; 0]);
+        assert_eq!(
+            array(&npy("'<i8'", "False", "()", &[7, 0, 0, 0, 0, 0, 0, 0])).unwrap().shape,
+            [0usize; 0]
+        );
         for (descr, fortran, shape, said) in [
             ("'>f4'", "False", "(6,)", "type >f4"),
             ("'|V2'", "False", "(12,)", "bfloat16 as f32"),

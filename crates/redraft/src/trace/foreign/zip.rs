@@ -39,7 +39,8 @@ pub(super) fn members(bytes: &[u8]) -> Result<Vec<Member<'_>>, String> {
         // The 64-bit record, whose place stands before this one.
         let place = end.checked_sub(20).filter(|&p| bytes[p as usize..].starts_with(b"PK\x06\x07"));
         let place = place.and_then(|p| number::<8>(bytes, p + 8)).ok_or_else(cut)?;
-        (n, at) = (number::<8>(bytes, place.saturating_add(32)), number::<8>(bytes, place.saturating_add(48)));
+        (n, at) =
+            (number::<8>(bytes, place.saturating_add(32)), number::<8>(bytes, place.saturating_add(48)));
     }
     let (n, mut at) = n.zip(at).ok_or_else(cut)?;
     let mut found = Vec::new();
