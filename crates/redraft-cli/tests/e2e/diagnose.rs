@@ -69,7 +69,13 @@ fn files_of_other_programs_are_read() {
     assert_eq!(run.code, Some(1), "{}{}", run.out, run.err);
     assert!(run.out.contains("no-attention-scale"), "{}", run.out);
 
-    ok(&["trace", "-q", "-m", &model, "-o", &mine, "--tokens", ids]);
+    // Ours of the same pass.
+    let mut theirs = redraft::trace::TraceFile::open_any(dump.as_ref(), &Default::default()).unwrap();
+    let ids_of = ids.split(',').map(|id| id.parse().unwrap()).collect();
+    theirs.insert("ids", vec![8], redraft::trace::Elements::I32(ids_of));
+    let like = path("like.safetensors");
+    std::fs::write(&like, theirs.to_bytes()).unwrap();
+    ok(&["trace", "-q", "-m", &model, "-o", &mine, "--like", &like]);
     let args = ["compare", "--preset", "half", &mine, &dump];
     let text = ok(&args);
     assert!(text.contains("of the elements that are printed") && text.contains("21 tensors"), "{text}");

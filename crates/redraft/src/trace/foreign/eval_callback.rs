@@ -367,7 +367,7 @@ ggml_debug:               ffn_moe_topk-1 = (i32)       VIEW(a{2, 3, 1, 1}, }) = 
             ("[\n[\n[ 1.0, x ],\n],\n]\n", "expected a number, found x"),
             ("[\n[\n[[[ 1.0 ],\n],\n]\n", "three deep"),
             ("]\n", "not opened"),
-            ("[\n1.0\n[ 2.0 ]", "cut short"),
+            ("[\n1.0\n[ 2.0 ]", "outside of a row"),
             ("[\n[\n[ 1.0, ..., 2.0 ],\n", "cut short"),
             ("[\n[\n[ 1.0, ..., 2.0 ],\n[ 1.0, ... ],\n],\n]\n", "not alike"),
             ("[\n[\n[ 1.0, ..., 2.0 ],\n],\n]\nsum = much", "expected a sum"),
