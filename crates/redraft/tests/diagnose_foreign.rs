@@ -1,7 +1,6 @@
 //! Files of other programs: the same numbers in each form get the same verdict (`testdata/diagnose/foreign/README.md`).
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-#[allow(dead_code, reason = "shared with other tests")]
 mod common;
 
 use std::fmt::Write as _;

@@ -8,7 +8,7 @@ use redraft_compute::TapKey;
 use redraft_gguf::Shown;
 use serde_json::Value;
 
-use super::{GenerationRecorder, PassRecorder, TraceFile, split_layer, whole};
+use super::{GenerationRecorder, PassRecorder, Tensor, TraceFile, split_layer, whole};
 use crate::arch::{Noise, Reading};
 use crate::engine::{
     BlockCache, CanvasPass, Draws, Given, Philox, Previous, Request, Session, canvas_pass, generate,
@@ -44,10 +44,9 @@ pub fn like(
     // The golden's shapes where rows and elements are as many: per-head taps are [T, heads, d] there.
     for (name, t) in &mut out.tensors {
         let rows = t.shape.first().copied();
-        if let Some(g) = golden.tensors.get(name).filter(|g| g.data.len() == t.data.len()) {
-            if g.shape.first().copied() == rows {
-                t.shape.clone_from(&g.shape);
-            }
+        let same = |g: &&Tensor| g.data.len() == t.data.len() && g.shape.first().copied() == rows;
+        if let Some(g) = golden.tensors.get(name).filter(same) {
+            t.shape.clone_from(&g.shape);
         }
     }
     Ok(out)
@@ -89,7 +88,7 @@ fn passes<F: Fn(&str, TapKey) -> bool>(
     recorder: &mut PassRecorder<F>,
 ) -> Result<(), Error> {
     let masks = |prefix: &str| -> Vec<(usize, usize)> {
-        let find = |(name, t): (&String, &super::Tensor)| match split_layer(name.strip_prefix(prefix)?) {
+        let find = |(name, t): (&String, &Tensor)| match split_layer(name.strip_prefix(prefix)?) {
             ("", "kq_visible", Some(layer)) => Some((layer, *t.shape.get(1)?)),
             _ => None,
         };
