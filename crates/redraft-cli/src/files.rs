@@ -5,6 +5,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use redraft::trace::{NameMap, TraceFile};
 
 /// Longest file of JSON or text that is read where nothing else sets a limit.
 pub(crate) const MAX_BYTES: usize = 64 << 20;
@@ -54,6 +55,28 @@ pub(crate) fn refuse_special(path: &Path, expected: &str) -> anyhow::Result<()> 
     anyhow::ensure!(!meta.is_dir(), "{} is a folder: expected {expected}", path.display());
     anyhow::ensure!(meta.is_file(), "{} is no regular file: expected {expected}", path.display());
     Ok(())
+}
+
+/// Taps or logits of any form that is known, with our names where `map`, a file, says so.
+///
+/// # Errors
+/// A file cannot be read or is of no known form; with its name.
+pub(crate) fn open_taps(path: &Path, map: &NameMap) -> anyhow::Result<TraceFile> {
+    if !path.is_dir() {
+        refuse_special(path, "a file of taps, or a folder of such")?;
+    }
+    Ok(TraceFile::open_any(path, map)?)
+}
+
+/// The map of `--map`; without one it is empty.
+///
+/// # Errors
+/// As [`open_taps`].
+pub(crate) fn name_map(path: Option<&Path>) -> anyhow::Result<NameMap> {
+    let Some(path) = path else { return Ok(NameMap::default()) };
+    refuse_special(path, "a file of JSON")?;
+    let text = read(path, MAX_BYTES)?;
+    Ok(NameMap::parse(&String::from_utf8_lossy(&text), &path.display().to_string())?)
 }
 
 /// An output that is also an input would be lost before anybody noticed, and so would one of two outputs.

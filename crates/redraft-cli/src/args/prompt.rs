@@ -64,7 +64,7 @@ pub(crate) enum Think {
     Auto,
 }
 
-fn token_id(text: &str) -> Result<u32, String> {
+pub(crate) fn token_id(text: &str) -> Result<u32, String> {
     text.trim()
         .parse()
         .map_err(|_| "expected token ids, whole numbers between commas, as in 2,360,358".into())

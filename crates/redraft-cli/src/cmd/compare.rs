@@ -5,21 +5,23 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::ValueEnum;
 use redraft::gguf::Shown;
-use redraft::trace::{Limits, Preset, Report, Row, Tokens, TraceFile, compare, glob};
+use redraft::trace::{Given, Limits, Preset, Report, Row, Tokens, TraceFile, compare, glob, split_layer};
 use serde::Serialize;
 
 use crate::exit::Exit;
-use crate::files::refuse_special;
+use crate::files::{name_map, open_taps};
 use crate::out::Out;
 use crate::ui::table::table;
 
 /// Compare a trace with a golden, tensor by tensor in execution order.
 ///
 /// Every tensor of the golden that the candidate has is compared; the first one that is out of its limits
-/// is named. Exit code 0: all within the limits, 1: not, 2: nothing to compare.
+/// is named. Beside safetensors files it reads those of NumPy, texts of llama-eval-callback, and folders of such.
+/// Exit code 0: all within the limits, 1: not, 2: nothing to compare.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     redraft compare mine.safetensors golden.safetensors\n  \
+    redraft compare mine.safetensors eval-callback.txt --preset half\n  \
     redraft compare --preset half --only \"l_out*\" theirs.safetensors golden.safetensors\n  \
     redraft compare --json mine.safetensors golden.safetensors | jq .first")]
 pub(crate) struct Args {
@@ -37,16 +39,20 @@ pub(crate) struct Args {
     preset: PresetName,
 
     /// Largest 1 - cosine, instead of the preset's.
-    #[arg(long, value_name = "X", value_parser = limit)]
+    #[arg(long, value_name = "X", value_parser = limit, allow_negative_numbers = true)]
     cos: Option<f64>,
 
     /// Largest normalised mean squared error, instead of the preset's.
-    #[arg(long, value_name = "X", value_parser = limit)]
+    #[arg(long, value_name = "X", value_parser = limit, allow_negative_numbers = true)]
     nmse: Option<f64>,
 
     /// Largest difference of two elements.
-    #[arg(long, value_name = "X", value_parser = limit)]
+    #[arg(long, value_name = "X", value_parser = limit, allow_negative_numbers = true)]
     maxabs: Option<f64>,
+
+    /// Names of other programs in either file, and ours: a file of JSON (docs/diagnose.md).
+    #[arg(long, value_name = "FILE")]
+    map: Option<PathBuf>,
 
     /// Tensors that the candidate lacks are failures.
     #[arg(long)]
@@ -130,6 +136,10 @@ impl Computed {
     }
 }
 
+/// Said where a file has decimals.
+const PRINTED: &str =
+    "a text shows few decimals: --preset half suits it, and redraft diagnose takes its rounding into account";
+
 #[derive(Debug, Serialize)]
 struct Judged<'a> {
     candidate: String,
@@ -144,11 +154,12 @@ struct Judged<'a> {
 
 /// Runs the command.
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
-    for path in [&args.candidate, &args.golden] {
-        refuse_special(path, "a safetensors file")?;
+    let map = name_map(args.map.as_deref())?;
+    let candidate = open_taps(&args.candidate, &map)?;
+    let mut golden = open_taps(&args.golden, &map)?;
+    for file in [&candidate, &golden] {
+        file.notes.iter().for_each(|note| out.warn(&format!("{}: {note}", file.name)));
     }
-    let candidate = TraceFile::open(&args.candidate)?;
-    let mut golden = TraceFile::open(&args.golden)?;
     if let Some(pattern) = &args.only {
         golden.tensors.retain(|name, _| matches(pattern, name));
         if golden.tensors.is_empty() {
@@ -158,7 +169,10 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     let report = compare(&golden, &candidate, &args.limits());
     let (theirs, ours) = (Computed::of(&golden), Computed::of(&candidate));
     let strict = args.preset == PresetName::F32 && !report.ok;
-    let hint = ours.rounded().or(theirs.rounded()).filter(|_| strict);
+    let printed = [&candidate, &golden]
+        .iter()
+        .any(|file| file.given.values().any(|given| matches!(given, Given::Printed(_))));
+    let hint = ours.rounded().or(theirs.rounded()).or(printed.then_some(PRINTED)).filter(|_| strict);
     let exit = match (report.rows.is_empty(), report.ok) {
         (true, _) => Exit::Usage,
         (false, true) => Exit::Done,
@@ -191,7 +205,7 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
 /// Whether a name, its part after the pass, or that part without the layer fits a pattern.
 fn matches(pattern: &str, name: &str) -> bool {
     let base = name.rsplit('/').next().unwrap_or(name);
-    let bare = base.rsplit_once('-').filter(|(_, l)| l.parse::<usize>().is_ok()).map_or(base, |(n, _)| n);
+    let (_, bare, _) = split_layer(name);
     [name, base, bare].iter().any(|text| glob(pattern, text))
 }
 

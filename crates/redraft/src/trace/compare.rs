@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 
-use super::{Tensor, TraceFile};
+use std::borrow::Cow;
+
+use super::{Given, Tensor, TraceFile, split_layer};
 
 /// How exact the candidate's arithmetic is meant to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -184,18 +186,14 @@ pub(crate) fn is_input(name: &str) -> bool {
 
 /// Place of a tap in execution order.
 pub(crate) fn place(name: &str) -> (usize, i64, usize, &str) {
-    let (pass, base) = name.rsplit_once('/').unwrap_or(("", name));
+    let (pass, bare, layer) = split_layer(name);
     let index = |list: &[&str], x: &str| list.iter().position(|n| *n == x);
     let pass = index(PASSES, pass).unwrap_or(PASSES.len());
-    if let Some(i) = index(FIRST, base) {
-        return (pass, -1, i, base);
-    }
-    if let Some(i) = index(LAST, base) {
-        return (pass, 1_000_000, i, base);
-    }
-    match base.rsplit_once('-').and_then(|(n, l)| Some((n, l.parse::<i64>().ok()?))) {
-        Some((n, layer)) => (pass, layer, index(LAYER_ORDER, n).unwrap_or(900), base),
-        None => (pass, 100_000, 0, base),
+    match (layer, index(FIRST, bare), index(LAST, bare)) {
+        (Some(layer), ..) => (pass, layer as i64, index(LAYER_ORDER, bare).unwrap_or(900), bare),
+        (None, Some(i), _) => (pass, -1, i, bare),
+        (None, None, Some(i)) => (pass, 1_000_000, i, bare),
+        (None, None, None) => (pass, 100_000, 0, bare),
     }
 }
 
@@ -215,8 +213,25 @@ pub fn compare(golden: &TraceFile, candidate: &TraceFile, limits: &Limits) -> Re
             }
             continue;
         };
+        let printed = |file: &'_ TraceFile| match file.given.get(name) {
+            Some(Given::Printed(p)) => Some(p.clone()),
+            _ => None,
+        };
+        // What one of the two prints is compared with the same elements of the other.
+        let (mut g, mut c) = (Cow::Borrowed(g), Cow::Borrowed(c));
+        let printed = (printed(golden), printed(candidate));
+        match &printed {
+            (Some(p), None) => c = p.pick(&c).map_or(c, Cow::Owned),
+            (None, Some(p)) => g = p.pick(&g).map_or(g, Cow::Owned),
+            _ => {}
+        }
+        let whole = printed == (None, None);
         let carried = trajectory && limits.preset == Preset::F32 && CARRIED.contains(&name.as_str());
-        rows.push(row(name, g, c, limits, carried));
+        let mut row = row(name, &g, &c, limits, (carried, whole));
+        if !whole && row.note.is_none() {
+            row.note = Some("of the elements that are printed".into());
+        }
+        rows.push(row);
     }
     let first = rows.iter().find(|r| !r.ok).map(|r| r.name.clone());
     let compared = rows.iter().any(|r| !golden.tensors[&r.name].data.is_empty());
@@ -224,7 +239,7 @@ pub fn compare(golden: &TraceFile, candidate: &TraceFile, limits: &Limits) -> Re
     Report { ok, first, missing, rows }
 }
 
-fn row(name: &str, g: &Tensor, c: &Tensor, limits: &Limits, carried: bool) -> Row {
+fn row(name: &str, g: &Tensor, c: &Tensor, limits: &Limits, (carried, whole): (bool, bool)) -> Row {
     let mut row = Row {
         name: name.to_string(),
         ok: false,
@@ -267,12 +282,14 @@ fn row(name: &str, g: &Tensor, c: &Tensor, limits: &Limits, carried: bool) -> Ro
     row.one_minus_cos = Some(1.0 - cos);
     row.nmse = Some(nmse);
     row.max_abs = Some(max_abs);
-    row.max_ulp = Some(a.iter().zip(&b).map(|(x, y)| ulps(*x as f32, *y as f32)).max().unwrap_or(0));
+    row.max_ulp = whole.then(|| a.iter().zip(&b).map(|(x, y)| ulps(*x as f32, *y as f32)).max().unwrap_or(0));
     if let Some((which, _)) = broken {
         row.note = Some(format!("the {which} has NaN or infinity"));
     }
-    let base = name.rsplit('/').next().unwrap_or(name);
-    if ["logits", "result_output", "raw_logits"].contains(&base)
+    let (_, bare, layer) = split_layer(name);
+    if whole
+        && layer.is_none()
+        && ["logits", "result_output", "raw_logits"].contains(&bare)
         && let Some(&v) = g.shape.last().filter(|&&v| v > 0 && g.shape.len() >= 2 && !a.is_empty())
     {
         let same = a.chunks(v).zip(b.chunks(v)).filter(|(a, b)| argmax(a) == argmax(b)).count();
