@@ -6,13 +6,15 @@
 mod compare;
 mod file;
 mod like;
+mod limits;
 mod record;
 mod replay;
 mod whole;
 
-pub use compare::{Limits, Preset, Report, Row, Tokens, compare};
+pub use compare::{Report, Row, Tokens, compare, compare_rows};
 pub(crate) use compare::{is_input, place};
 pub use file::{Elements, Tensor, TraceFile};
 pub use like::{golden_name, like};
+pub use limits::{Bounds, Limits, OwnLimits, Preset, fits, parts};
 pub use record::{GenerationRecorder, PassRecorder, TapFilter, glob};
 pub use replay::{RecordedStep, Recording};

@@ -10,11 +10,12 @@ use regex_automata::meta::Regex;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::report::{Page, Table};
+use super::report::Page;
 use super::step::StepArgs;
 use super::{Machine, Spread, seconds};
 use crate::exit::Exit;
 use crate::out::Out;
+use crate::ui::page::Table;
 use crate::ui::progress::counted;
 use crate::ui::table::table;
 
