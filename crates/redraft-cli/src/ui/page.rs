@@ -26,14 +26,16 @@ pub(crate) struct Picture {
 pub(crate) struct Table {
     pub(crate) caption: String,
     pub(crate) head: Vec<&'static str>,
+    /// Columns of words, which begin at the left; the others are of numbers.
+    pub(crate) words: &'static [usize],
     pub(crate) rows: Vec<Vec<String>>,
 }
 
 // `.bars` are pictures whose shapes have no colors of their own.
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}\
     :root{color-scheme:light dark}table{border-collapse:collapse;margin:1rem 0;display:block;overflow-x:auto}\
-    caption{text-align:left;font-weight:600}th,td{padding:.2rem .8rem;border-bottom:1px solid #8886;text-align:right}\
-    th:first-child,td:first-child{text-align:left}figure{margin:1rem 0}svg{width:100%;height:auto}\
+    caption{text-align:left;font-weight:600}th,td{padding:.2rem .8rem;border-bottom:1px solid #8886;text-align:right;\
+    white-space:nowrap}.w{text-align:left}figure{margin:1rem 0}svg{width:100%;height:auto}\
     .bars text{font-size:13px;fill:currentColor}.bars rect{fill:#4a7fd0}.bars line{stroke:currentColor}";
 
 impl Page {
@@ -52,13 +54,15 @@ impl Page {
             let _ = write!(out, "<figure>\n{}<figcaption>{caption}</figcaption></figure>\n", picture.svg);
         }
         for table in &self.tables {
-            let row = |cells: &mut dyn Iterator<Item = &str>, tag: &str| {
-                let cells: String = cells.map(|c| format!("<{tag}>{}</{tag}>", escaped(c))).collect();
-                format!("<tr>{cells}</tr>\n")
+            let cell = |tag: &str, (i, text): (usize, &str)| {
+                let class = if table.words.contains(&i) { " class=\"w\"" } else { "" };
+                format!("<{tag}{class}>{}</{tag}>", escaped(text))
             };
-            let head = row(&mut table.head.iter().copied(), "th");
-            let rows: String =
-                table.rows.iter().map(|r| row(&mut r.iter().map(String::as_str), "td")).collect();
+            let row = |cells: String| format!("<tr>{cells}</tr>\n");
+            let head = row(table.head.iter().copied().enumerate().map(|c| cell("th", c)).collect());
+            let cells =
+                |r: &Vec<String>| r.iter().map(String::as_str).enumerate().map(|c| cell("td", c)).collect();
+            let rows: String = table.rows.iter().map(|r| row(cells(r))).collect();
             let _ =
                 write!(out, "<table><caption>{}</caption>\n{head}{rows}</table>\n", escaped(&table.caption));
         }
@@ -93,13 +97,18 @@ mod tests {
             title: "t",
             facts: vec![text()],
             pictures: vec![Picture { svg: "<svg></svg>\n".into(), caption: text() }],
-            tables: vec![Table { caption: text(), head: vec!["x"], rows: vec![vec![text(), "1".into()]] }],
+            tables: vec![Table {
+                caption: text(),
+                head: vec!["x"],
+                words: &[0],
+                rows: vec![vec![text(), "1".into()]],
+            }],
         };
         let html = page.html();
         assert_eq!(html.matches("&lt;script&gt;&amp;&quot;").count(), 4, "{html}");
         assert!(
             !html.contains("<script>")
-                && html.contains("<tr><td>&lt;script&gt;&amp;&quot;</td><td>1</td></tr>")
+                && html.contains("<tr><td class=\"w\">&lt;script&gt;&amp;&quot;</td><td>1</td></tr>")
         );
     }
 }

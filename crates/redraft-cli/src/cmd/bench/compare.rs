@@ -137,7 +137,12 @@ impl Report {
         Page {
             facts: self.facts().into_iter().chain([ours, format!("other: {}", self.command)]).collect(),
             bars: vec![("redraft".into(), self.ours_s.clone()), ("other".into(), self.theirs_s.clone())],
-            tables: vec![Table { caption: "Steps by turns".into(), head: HEAD.to_vec(), rows: self.rows() }],
+            tables: vec![Table {
+                caption: "Steps by turns".into(),
+                head: HEAD.to_vec(),
+                words: &[0],
+                rows: self.rows(),
+            }],
         }
     }
 

@@ -116,7 +116,12 @@ mod tests {
                 ("a <b>".into(), Spread::of(vec![1.0, 2.0, 4.0]).unwrap()),
                 ("b".into(), Spread::of(vec![1.0]).unwrap()),
             ],
-            tables: vec![Table { caption: "t".into(), head: vec!["x"], rows: vec![vec!["<1".into()]] }],
+            tables: vec![Table {
+                caption: "t".into(),
+                head: vec!["x"],
+                words: &[],
+                rows: vec![vec!["<1".into()]],
+            }],
         };
         let html = page.html();
         assert!(html.contains("&lt;script&gt;&amp;&quot;") && !html.contains("<script>"), "{html}");

@@ -311,8 +311,12 @@ impl Report {
     }
 
     fn page(&self) -> Page {
-        let table =
-            |caption: String, head: &[&'static str], rows| Table { caption, head: head.to_vec(), rows };
+        let table = |caption: String, head: &[&'static str], rows| Table {
+            caption,
+            head: head.to_vec(),
+            words: &[0],
+            rows,
+        };
         let parts = self.steps.iter().filter_map(|s| {
             let parts = s.parts.as_ref()?;
             Some(table(s.caption(), &PARTS, part_rows(parts)))

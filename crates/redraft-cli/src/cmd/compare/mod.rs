@@ -353,6 +353,7 @@ fn page(
     let figures = |caption: String, rows: &[Row]| Table {
         caption,
         head: HEADING.to_vec(),
+        words: &[0, 1, 8],
         rows: rows.iter().map(shown).collect(),
     };
     let mut worst = rows.to_vec();
@@ -365,6 +366,7 @@ fn page(
     let metadata = Table {
         caption: "Metadata".into(),
         head: vec!["", "candidate", "golden"],
+        words: &[0, 1, 2],
         rows: keys
             .into_iter()
             .map(|key| vec![Shown(key).to_string(), value(candidate, key), value(golden, key)])

@@ -15,8 +15,9 @@ use crate::ui::page::Picture;
 const WIDTH: i32 = 900;
 /// Width of the column of names at the side.
 const NAMES: i32 = 190;
-/// Characters of a name that are shown.
-const NAME_CHARS: usize = 26;
+/// Characters of a name that are shown, of which so many at its end, where layers are counted.
+const NAME_CHARS: usize = 28;
+const NAME_END: usize = 8;
 /// Kinds of taps that have a color of their own.
 const COLORS: [RGBColor; 8] = [
     RGBColor(0x3b, 0x82, 0xd6),
@@ -94,11 +95,12 @@ impl Ranged for Axis {
 }
 
 fn label(name: &str) -> String {
-    let shown = Shown(name).to_string();
-    match shown.char_indices().nth(NAME_CHARS) {
-        Some((end, _)) => format!("{}…", &shown[..end]),
-        None => shown,
+    let shown: Vec<char> = Shown(name).to_string().chars().collect();
+    if shown.len() <= NAME_CHARS {
+        return shown.into_iter().collect();
     }
+    let (start, end) = (&shown[..NAME_CHARS - NAME_END - 1], &shown[shown.len() - NAME_END..]);
+    start.iter().chain(&['…']).chain(end).collect()
 }
 
 fn words(size: i32, h: HPos, v: VPos) -> TextStyle<'static> {
@@ -343,7 +345,7 @@ pub(super) fn by_row(rows: &[Row]) -> anyhow::Result<Option<Picture>> {
             root.draw(&Text::new(label(name), at, words(13, HPos::Right, VPos::Center)))?;
             for (column, &error) in line.iter().enumerate() {
                 let x = NAMES + cell * column as i32;
-                let gap = i32::from(cell > 4);
+                let gap = i32::from(cell > 8);
                 let corners = [(x, y), (x + cell - gap, y + LINE - 1)];
                 root.draw(&Rectangle::new(corners, color(scale, error).filled()))?;
             }
@@ -428,6 +430,12 @@ mod tests {
         assert_eq!(svg.matches("<rect").count(), 4 + 2 + 2, "rows, decades, zero and what is no number");
         assert!(svg.contains("NaN, inf") && svg.contains("dec/l_out-1"));
         assert!(!svg.contains("#000000") && svg.contains("currentColor"));
+    }
+
+    #[test]
+    fn long_names_keep_their_layer() {
+        assert_eq!(label("dec/ffn_moe_weights_scaled-0"), "dec/ffn_moe_weights_scaled-0");
+        assert_eq!(label("dec/ffn_moe_weights_scaled-17"), "dec/ffn_moe_weights…caled-17");
     }
 
     #[test]
