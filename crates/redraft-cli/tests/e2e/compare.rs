@@ -107,8 +107,8 @@ fn a_page_shows_pictures_and_tables_and_nothing_of_others() {
 
 /// What is between two marks of the page.
 fn table<'a>(page: &'a str, name: &str) -> impl Iterator<Item = Vec<&'a str>> {
-    let (_, rest) = page.split_once(&format!("<!-- {name} -->\n")).unwrap();
-    let (table, _) = rest.split_once("<!-- end -->").unwrap();
+    let (_, rest) = page.split_once(&format!("<!-- {name} -->\n")).expect("the table begins");
+    let (table, _) = rest.split_once("<!-- end -->").expect("the table ends");
     let cells =
         |line: &'a str| line.trim_matches('|').split('|').map(|c| c.trim().trim_matches('`')).collect();
     table.lines().skip(2).map(cells)
