@@ -15,6 +15,7 @@ use crate::exit::Exit;
 use crate::files::{self, refuse_special};
 use crate::out::Out;
 use crate::ui::page::{Page, Table};
+use crate::ui::progress::counted;
 use crate::ui::table::table;
 use crate::ui::text::printable;
 
@@ -314,11 +315,12 @@ fn text_of_rows(rows: &[Row], every_row: bool) -> String {
 /// The verdict, a line; nothing where nothing was compared.
 fn summary(report: &Report) -> String {
     let failed = report.rows.iter().filter(|r| !r.ok).count();
+    let all = counted(report.rows.len(), "tensor");
     match &report.first {
         _ if report.rows.is_empty() => String::new(),
-        Some(name) => format!("{failed} of {} tensors differ, first {name}\n", report.rows.len()),
-        None if report.ok => format!("{} tensors, all within the limits\n", report.rows.len()),
-        None => format!("{} tensors within the limits, others are missing\n", report.rows.len()),
+        Some(name) => format!("{failed} of {all} differ, first {name}\n"),
+        None if report.ok => format!("{all}, all within the limits\n"),
+        None => format!("{all} within the limits, others are missing\n"),
     }
 }
 

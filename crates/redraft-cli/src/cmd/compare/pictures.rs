@@ -10,6 +10,7 @@ use redraft::gguf::Shown;
 use redraft::trace::{Bounds, Report, Row, parts};
 
 use crate::ui::page::Picture;
+use crate::ui::progress::counted;
 
 /// Width of a picture, in its own units.
 const WIDTH: i32 = 900;
@@ -129,8 +130,8 @@ pub(super) fn by_tensor(report: &Report, bounds: impl Fn(&str) -> Bounds) -> any
     if errors.is_empty() {
         return Ok(None);
     }
-    let limits: Vec<f64> = report.rows.iter().map(|r| bounds(&r.name).nmse).collect();
-    let scale = Decades::of(errors.iter().chain(&limits).copied());
+    let limits = report.rows.iter().filter(|r| r.nmse.is_some()).map(|r| bounds(&r.name).nmse);
+    let scale = Decades::of(errors.iter().copied().chain(limits));
     // The same tap of all layers of a pass; the worst first, those that are equally bad in execution order.
     let mut kinds: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
     let mut index: BTreeMap<String, usize> = BTreeMap::new();
@@ -151,8 +152,8 @@ pub(super) fn by_tensor(report: &Report, bounds: impl Fn(&str) -> Bounds) -> any
     let starts = layer_starts(&report.rows);
     let first = report.first.as_ref().and_then(|name| report.rows.iter().position(|r| r.name == *name));
     let caption = format!(
-        "Normalised mean squared error of {} tensors in execution order, with the limits (dashed){}. {}",
-        errors.len(),
+        "Normalised mean squared error of {} in execution order, with the limits (thin line){}. {}",
+        counted(errors.len(), "tensor"),
         if first.is_some() { " and the first tensor that is out of them (red)" } else { "" },
         match others {
             0 => "A line for each kind of tap.".into(),
@@ -195,15 +196,14 @@ pub(super) fn by_tensor(report: &Report, bounds: impl Fn(&str) -> Bounds) -> any
             chart.draw_series(LineSeries::new(points.iter().copied(), color.stroke_width(width)))?;
             chart.draw_series(points.iter().map(|&p| Circle::new(p, 2, color.filled())))?;
         }
-        // Of no use where a limit is none.
-        let limit = |(x, limit): (usize, &f64)| {
-            let y = scale.place(*limit);
-            let shown = *limit > 0.0 && limit.is_finite();
-            shown.then(|| {
-                PathElement::new(vec![(x as f64 - 0.4, y), (x as f64 + 0.1, y)], INK.stroke_width(1))
-            })
+        let limit = |(x, row): (usize, &Row)| {
+            let limit = bounds(&row.name).nmse;
+            // One of zero or infinity is no line.
+            let shown = row.nmse.is_some() && limit > 0.0 && limit.is_finite();
+            let (x, y) = (x as f64, scale.place(limit));
+            shown.then(|| PathElement::new(vec![(x - 0.5, y), (x + 0.5, y)], INK.stroke_width(1)))
         };
-        chart.draw_series(limits.iter().enumerate().filter_map(limit))?;
+        chart.draw_series(report.rows.iter().enumerate().filter_map(limit))?;
         if let Some(x) = first {
             let x = x as f64;
             chart.draw_series([PathElement::new(vec![(x, y.start), (x, y.end)], WRONG.stroke_width(1))])?;
@@ -328,8 +328,8 @@ pub(super) fn by_row(rows: &[Row]) -> anyhow::Result<Option<Picture>> {
     if columns == 0 {
         return Ok(None);
     }
-    let errors = || map.lines.iter().flat_map(|(_, line)| line.iter().copied());
-    let scale = Decades::of(errors());
+    let errors: Vec<f64> = map.lines.iter().flat_map(|(_, line)| line.iter().copied()).collect();
+    let scale = Decades::of(errors.iter().copied());
     let (cell, top) = (((WIDTH - NAMES - 120) / columns as i32).min(28), 28);
     // The scale at the side needs a height of its own.
     let bottom = top + LINE * (map.lines.len() as i32).max(14);
@@ -350,7 +350,7 @@ pub(super) fn by_row(rows: &[Row]) -> anyhow::Result<Option<Picture>> {
                 root.draw(&Rectangle::new(corners, color(scale, error).filled()))?;
             }
         }
-        scale_at_the_side(root, scale, top, errors().any(|e| e == 0.0), errors().any(|e| !e.is_finite()))
+        scale_at_the_side(root, scale, top, &errors)
     })?;
     Ok(Some(picture))
 }
@@ -360,22 +360,26 @@ fn scale_at_the_side(
     root: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
     scale: Decades,
     top: i32,
-    zero: bool,
-    broken: bool,
+    errors: &[f64],
 ) -> anyhow::Result<()> {
     let (x, width, height) = (WIDTH - 100, 16, 150);
+    let any = |is: fn(&f64) -> bool| errors.iter().any(is);
+    let scaled = any(|e| e.is_finite() && *e > 0.0);
     let n = scale.high - scale.low;
     let edge = |decade: i32| top + height * (scale.high - decade) / n;
-    for decade in scale.low..scale.high {
+    let decades = if scaled { scale.low..scale.high } else { 0..0 };
+    for decade in decades {
         let middle = 10f64.powf(f64::from(decade) + 0.5);
         let corners = [(x, edge(decade + 1)), (x + width, edge(decade))];
         root.draw(&Rectangle::new(corners, color(scale, middle).filled()))?;
     }
-    for decade in scale.labeled() {
+    for decade in scale.labeled().filter(|_| scaled) {
         let at = (x + width + 6, edge(decade));
         root.draw(&Text::new(format!("1e{decade}"), at, words(13, HPos::Left, VPos::Center)))?;
     }
-    let extra = [(zero, 0.0, "0"), (broken, f64::INFINITY, "NaN, inf")].into_iter().filter(|e| e.0);
+    let extra = [(any(|e| *e == 0.0), 0.0, "0"), (any(|e| !e.is_finite()), f64::INFINITY, "NaN, inf")]
+        .into_iter()
+        .filter(|e| e.0);
     for (i, (_, error, text)) in extra.enumerate() {
         let y = top + height + 14 + 20 * i as i32;
         root.draw(&Rectangle::new([(x, y), (x + width, y + 12)], color(scale, error).filled()))?;
@@ -494,6 +498,10 @@ mod tests {
         let report = compare(&ints, &ints, &Preset::F32.into());
         assert!(by_tensor(&report, |n| Limits::from(Preset::F32).of(n, false)).unwrap().is_none());
         assert!(by_row(&[]).unwrap().is_none());
+        // Where all is equal there is no scale but zero.
+        let (line, map) = pictures(&[("logits", &[0.0])]);
+        assert!(line.unwrap().caption.starts_with("Normalised mean squared error of 1 tensor in"));
+        assert_eq!(map.unwrap().svg.matches("<rect").count(), 1 + 1);
     }
 
     #[test]
