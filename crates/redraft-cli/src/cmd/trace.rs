@@ -9,6 +9,7 @@ use anyhow::{anyhow, bail};
 use clap::ValueEnum;
 use redraft::arch::Reading;
 use redraft::compute::{KvType, Numerics, Precision, TapKey};
+use redraft::diagnose::Rounding;
 use redraft::engine::{CanvasPass, Philox, canvas_pass, first_canvas, generate};
 use redraft::gguf::Shown;
 use redraft::sampler::SAMPLERS;
@@ -102,8 +103,9 @@ impl Rounded {
     fn precision(self) -> Precision {
         match self {
             Rounded::F64 => Precision::F64,
-            Rounded::F32 | Rounded::LlamaCpp => Precision::F32,
+            Rounded::F32 => Precision::F32,
             Rounded::Bf16 => Precision::Bf16,
+            Rounded::LlamaCpp => Rounding::LlamaCpp.computing(false).0,
         }
     }
 }
@@ -176,7 +178,9 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     let stop = interrupt::flag()?;
     let mut how = args.model.clone();
     if args.precision == Rounded::LlamaCpp {
-        how = how.as_recorded(Numerics::Fast, KvType::F32);
+        // Whether there is a cache is known when the model is open.
+        let (_, numerics, kv_type) = Rounding::LlamaCpp.computing(false);
+        how = how.as_recorded(numerics, kv_type);
     }
     if let (Some(golden), Rounded::F32) = (&golden, args.precision) {
         if how.numerics.is_none() {
@@ -190,8 +194,9 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     }
     // A pass over an autoregressive model can be traced; a generation is refused.
     let mut model = model::open_any(&how, args.precision.precision(), &stop, out)?.model;
-    if args.precision == Rounded::LlamaCpp && model.shape().reading != Reading::Whole {
-        model.set_kv_type(KvType::F16)?;
+    if args.precision == Rounded::LlamaCpp {
+        let has_cache = model.shape().reading != Reading::Whole;
+        model.set_kv_type(Rounding::LlamaCpp.computing(has_cache).2)?;
     }
     let (kind, mut file) = match &golden {
         Some(golden) => {

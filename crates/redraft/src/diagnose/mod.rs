@@ -62,29 +62,20 @@ impl Rounding {
         }
     }
 
-    /// How a model computes that rounds like this.
-    pub fn options(self, base: &LoadOptions, has_cache: bool) -> LoadOptions {
-        let base = LoadOptions { backend: "auto".into(), ..base.clone() };
+    /// How a model computes that rounds like this: with a cache of keys and values or without.
+    pub fn computing(self, has_cache: bool) -> (Precision, Numerics, KvType) {
         match self {
-            Rounding::F32 => LoadOptions {
-                precision: Precision::F32,
-                numerics: Some(Numerics::Exact),
-                kv_type: KvType::F32,
-                ..base
-            },
-            Rounding::LlamaCpp => LoadOptions {
-                precision: Precision::F32,
-                numerics: Some(Numerics::Fast),
-                kv_type: if has_cache { KvType::F16 } else { KvType::F32 },
-                ..base
-            },
-            Rounding::Bf16 => LoadOptions {
-                precision: Precision::Bf16,
-                numerics: Some(Numerics::Exact),
-                kv_type: KvType::F32,
-                ..base
-            },
+            Rounding::F32 => (Precision::F32, Numerics::Exact, KvType::F32),
+            Rounding::LlamaCpp if has_cache => (Precision::F32, Numerics::Fast, KvType::F16),
+            Rounding::LlamaCpp => (Precision::F32, Numerics::Fast, KvType::F32),
+            Rounding::Bf16 => (Precision::Bf16, Numerics::Exact, KvType::F32),
         }
+    }
+
+    /// The same as options of a model.
+    pub fn options(self, base: &LoadOptions, has_cache: bool) -> LoadOptions {
+        let (precision, numerics, kv_type) = self.computing(has_cache);
+        LoadOptions { backend: "auto".into(), precision, numerics: Some(numerics), kv_type, ..base.clone() }
     }
 
     /// The smallest floor there is: the error of a number that is rounded once. Where a program of ours is exact by chance
