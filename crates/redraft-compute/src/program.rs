@@ -75,6 +75,16 @@ pub trait Observer {
         false
     }
 
+    /// Whether [`product`](Self::product) should be called; asked once a run.
+    fn wants_products(&self) -> bool {
+        false
+    }
+
+    /// What is multiplied by a weight matrix, `x` of `[rows, cols of the weight]`: once for each weight of a product that an
+    /// op is there for, in the order of the ops, before what is made of it is rounded. Logits that are computed again
+    /// are the same product. Of a stack, each row goes to the matrices in `experts`, `[rows, n]`.
+    fn product(&mut self, _weight: WeightId, _x: TapData<'_>, _experts: Option<&[i32]>) {}
+
     /// Op `index` of the program, with the buffers of its results and the check of their numbers, took so long.
     fn timed(&mut self, _index: usize, _time: Duration) {}
 }

@@ -10,6 +10,7 @@ pub mod doctor;
 mod embedded;
 pub mod engine;
 pub mod error;
+pub mod evaluate;
 mod file_type;
 pub mod fill;
 mod layers;

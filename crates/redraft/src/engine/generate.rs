@@ -14,7 +14,7 @@ use super::result::CanvasResult;
 use super::{BlockCache, BlockStep, Draws, Given, Penalties, Session, Slot, check, first_canvas, memory};
 use crate::arch::{Noise, Reading, Shape};
 use crate::model::hex;
-use crate::sampler::{Commit, Decision, Params, Profile, Sampler, SamplerSpec, StepView, Stop};
+use crate::sampler::{Commit, Decision, PROFILES, Params, Profile, Sampler, SamplerSpec, StepView, Stop};
 use crate::{Error, Model};
 
 /// Tokens of an answer where the user does not say.
@@ -66,6 +66,31 @@ impl Request {
     }
 }
 
+impl Request {
+    /// For an answer of `max_tokens` in the model's own way: its sampler, its parameters, its end tokens.
+    ///
+    /// # Errors
+    /// [`Error::Autoregressive`] for a model that has no canvas to denoise; those of the parameters.
+    pub fn new(model: &Model, prompt: Vec<u32>, max_tokens: usize) -> Result<Request, Error> {
+        let sampler = model.sampler()?;
+        Ok(Request {
+            prompt,
+            max_tokens,
+            context_len: model.shape().context_len,
+            sampler,
+            params: model.params(sampler, &[])?,
+            profile: &PROFILES[0],
+            end_ids: model.tokenizer().end_ids(),
+            ban: Vec::new(),
+            given: Given::default(),
+            self_conditioning: true,
+            cache: BlockCache::None,
+            full_logits: false,
+            interrupt: None,
+        })
+    }
+}
+
 /// Tokens of an answer where the user does not say: [`DEFAULT_MAX_TOKENS`], or the length that the model's makers take
 /// for answers of one canvas; or what the context leaves after the prompt, in whole canvases.
 pub fn default_max_tokens(
@@ -102,6 +127,8 @@ pub struct StepEvent<'a> {
     pub temperature: f64,
     /// Canvas that went in.
     pub canvas_in: &'a [u32],
+    /// Positions that were predicted, whose rows [`logits`](Self::logits) has.
+    pub predicted: &'a [bool],
     /// Uniform numbers that sampled.
     pub uniform: &'a [f64],
     /// Fresh noise, for all positions.
@@ -116,8 +143,8 @@ pub struct StepEvent<'a> {
     pub result: &'a CanvasResult,
     /// What the sampler decided.
     pub decision: &'a Decision,
-    /// Raw logits of the open positions, `[open, V]`, before guidance, where [`Request::full_logits`] asks for them. With
-    /// a [`BlockCache`] those of the block alone, but in its first step.
+    /// Raw logits of the predicted positions, `[predicted, V]`, before guidance, where [`Request::full_logits`] asks for
+    /// them.
     pub logits: Option<&'a [f64]>,
 }
 
@@ -593,6 +620,7 @@ impl Canvas<'_> {
                 n_prefix,
                 temperature: ask.temperature,
                 canvas_in: &ids,
+                predicted: &predicted,
                 uniform: &uniform,
                 renoise: &renoise,
                 open: masked,

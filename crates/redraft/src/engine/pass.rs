@@ -151,14 +151,16 @@ fn run(
 ) -> Result<CanvasResult, Error> {
     sink.begin(program);
     let rows = [program.rows(), program.segments().iter().next().map_or(0, |s| s.rows)];
-    let mut watch = Watch { sink, rows, result: CanvasResult::default() };
     // Before, so that a file that became shorter is not touched; after, because a result over weights that were
     // no longer there is none, whatever it says.
     model.gguf().check()?;
+    let products = model.collector.as_mut().map(|c| (c, &*model.weights));
+    let mut watch = Watch { sink, rows, result: CanvasResult::default(), products };
     let done = model.backend.run(program, seqs, inputs, &mut watch);
+    let result = watch.result;
     model.gguf().check()?;
     match done {
-        Ok(()) => Ok(watch.result),
+        Ok(()) => Ok(result),
         Err(ComputeError::Interrupted) => Err(Error::Interrupted),
         Err(e) => Err(e.into()),
     }

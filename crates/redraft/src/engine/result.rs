@@ -5,9 +5,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use redraft_compute::op::STATS;
-use redraft_compute::{Observer, TapData, TapKey, Val};
+use redraft_compute::{Observer, TapData, TapKey, Val, WeightId, WeightTable};
 
 use super::TapSink;
+use crate::convert::ImportanceCollector;
 
 /// What a pass with sampling computed, per position of the canvas. Where a position was not to be predicted, argmax and
 /// sample are what stands there and the numbers are 0.
@@ -84,6 +85,8 @@ pub(super) struct Watch<'a> {
     /// Of the pass, and of its first sequence, which is the one that is looked at.
     pub(super) rows: [usize; 2],
     pub(super) result: CanvasResult,
+    /// What collects importance data, and the weights that are meant.
+    pub(super) products: Option<(&'a mut ImportanceCollector, &'a WeightTable)>,
 }
 
 /// Indices among the outputs of a pass: statistics, argmax, sample, the worth of both and the logits where these are asked for.
@@ -134,6 +137,18 @@ impl Observer for Watch<'_> {
 
     fn interrupt(&self) -> Option<Arc<AtomicBool>> {
         self.sink.interrupt()
+    }
+
+    fn wants_products(&self) -> bool {
+        self.products.is_some()
+    }
+
+    fn product(&mut self, weight: WeightId, x: TapData<'_>, experts: Option<&[i32]>) {
+        if let Some((collector, weights)) = &mut self.products
+            && let Ok(weight) = weights.get(weight)
+        {
+            collector.add(weight, x, experts);
+        }
     }
 
     fn times_ops(&self) -> bool {
