@@ -65,7 +65,7 @@ pub(crate) struct Args {
 
     /// Prompts of --report [default: some short questions]. A line is a prompt, or where it begins with { a JSON object
     /// with `prompt` or `messages`.
-    #[arg(long, value_name = "FILE", requires = "report")]
+    #[arg(long, value_name = "FILE", requires = "report", conflicts_with = "dry_run")]
     prompts: Option<PathBuf>,
 
     /// Tokens of an answer of --report at most.
@@ -76,6 +76,7 @@ pub(crate) struct Args {
         default_value = "96",
         value_parser = at_least_one,
         requires = "report",
+        conflicts_with = "dry_run",
         allow_negative_numbers = true
     )]
     max_tokens: usize,

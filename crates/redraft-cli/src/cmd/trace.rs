@@ -71,7 +71,7 @@ pub(crate) struct Args {
         long,
         value_name = "FILE",
         requires = "imatrix",
-        conflicts_with_all = ["prompt", "tokens"],
+        conflicts_with_all = ["prompt", "tokens", "output"],
         help_heading = "Trace"
     )]
     prompts: Option<PathBuf>,

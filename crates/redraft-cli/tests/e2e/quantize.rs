@@ -134,7 +134,8 @@ fn importance_data_of_answers_are_collected_and_used() {
         (vec!["--imatrix", &path, "-o", &out, "hi"], "cannot be used with"),
         (vec!["--imatrix", &path, "--generation", "hi"], "cannot be used with"),
         (vec!["--imatrix", &path, "--prompts", &prompts, "hi"], "cannot be used with"),
-        (vec!["-o", &out, "--prompts", &prompts], "--imatrix"),
+        (vec!["-o", &out, "--prompts", &prompts], "cannot be used with"),
+        (vec!["--prompts", &prompts], "--imatrix"),
         (vec!["--imatrix", &prompts, "--prompts", &prompts], "is also an input"),
         (vec!["--imatrix", &path, "--prompts", &prompts, "--raw"], "messages are no text"),
     ] {
@@ -191,8 +192,13 @@ fn what_is_asked_for_holds() {
         assert!(done.err.contains("Q6_K cannot hold rows of 288: take a mix"), "{}", done.err);
     }
     ok(&["quantize", &mini(), "--type", "q4_k_m", "--dry-run"]);
-    let done = redraft(&["quantize", &mini(), &path, "--type", "q8_0", "--dry-run", "--force"]);
-    assert!(done.code == Some(2) && done.err.contains("cannot be used with"), "{}", done.err);
+    for more in [&["--force"][..], &["-n", "5"], &["--prompts", "x.txt"], &["--report"]] {
+        let done =
+            redraft(&[&["quantize", &mini(), &path, "--type", "q8_0", "--dry-run"][..], more].concat());
+        assert!(done.code == Some(2) && done.err.contains("cannot be used with"), "{more:?}: {}", done.err);
+    }
+    let done = redraft(&["quantize", &mini(), &path, "--type", "q8_0", "--prompts", "x.txt"]);
+    assert!(done.code == Some(2) && done.err.contains("--report"), "{}", done.err);
     assert!(!std::path::Path::new(&path).exists());
 }
 
