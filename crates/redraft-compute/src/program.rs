@@ -80,9 +80,10 @@ pub trait Observer {
         false
     }
 
-    /// What is multiplied by a weight matrix, `x` of `[rows, cols of the weight]`: once for each weight of a product that an
-    /// op is there for, in the order of the ops, before what is made of it is rounded. Logits that are computed again
-    /// are the same product. Of a stack, each row goes to the matrices in `experts`, `[rows, n]`.
+    /// What an op multiplied by a weight matrix: `x`, `[rows, cols of the weight]`, in the number type of the run, as it is
+    /// before `fast` rounds it. Rows of a stack went to the matrices in `experts`, `[rows, n]`. Called in the order of ops
+    /// for [`MatMul`], the three products of [`MoeExperts`], and the head of [`TokenStats`]; ops that compute the same
+    /// logits again are left out.
     fn product(&mut self, _weight: WeightId, _x: TapData<'_>, _experts: Option<&[i32]>) {}
 
     /// Op `index` of the program, with the buffers of its results and the check of their numbers, took so long.

@@ -154,11 +154,14 @@ fn product(w: &[f64], x: &[f64]) -> Vec<f64> {
     w.chunks(x.len()).map(|row| row.iter().zip(x).map(|(w, x)| w * x).sum()).collect()
 }
 
+/// An activation.
+type Act = fn(f64) -> f64;
+
 #[test]
 fn each_expert_has_the_rows_that_are_routed_to_it() {
     let silu = |x: f64| x / (1.0 + (-x).exp());
     let gelu = |x: f64| 0.5 * x * (1.0 + (0.797_884_560_802_865_4 * (x + 0.044_715 * x * x * x)).tanh());
-    let cases: [(Model, &str, fn(f64) -> f64); 3] = [
+    let cases: [(Model, &str, Act); 3] = [
         (open("dg-mini.F32.gguf", &exact()), "ffn_norm_2", gelu),
         (open("llada-moe-tiny.BF16.gguf", &exact()), "ffn_norm", silu),
         (block_model("sdar-moe-tiny.BF16.gguf"), "ffn_norm", silu),

@@ -189,7 +189,9 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
         if !args.dry_run {
             let (found, made) = write(args, &plan, &stop, out)?;
             errors = found;
-            answers = judge.as_mut().map(|j| j.judge(name, made, out)).transpose()?;
+            if let (Some(judge), Some(made)) = (&mut judge, made) {
+                answers = Some(judge.judge(name, made, out)?);
+            }
         }
         reports.push(report(args, name, &gguf, &plan, &errors, answers));
     }

@@ -63,8 +63,7 @@ impl Judge {
     }
 
     /// Asks both models everything. Each prompt has a stream of noise of its own.
-    pub(super) fn judge(&mut self, name: &str, made: Option<Gguf>, out: Out) -> anyhow::Result<Answers> {
-        let made = made.ok_or_else(|| anyhow::anyhow!("{name}: there is no file to look at"))?;
+    pub(super) fn judge(&mut self, name: &str, made: Gguf, out: Out) -> anyhow::Result<Answers> {
         let mut made = Model::from_gguf(made, &self.options)?;
         let bar = Count::new(&format!("{name}: prompts"), !out.quiet && out.err_terminal);
         let mut evaluation = Evaluation::default();
