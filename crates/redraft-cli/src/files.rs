@@ -122,6 +122,16 @@ pub(crate) fn refuse_no_place(output: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What would be replaced is better said before the work, too. A link to nothing is in the way as well.
+///
+/// # Errors
+/// `output` is there, and not to be replaced by `force`.
+pub(crate) fn refuse_existing(output: &Path, force: bool) -> anyhow::Result<()> {
+    let is_there = std::fs::symlink_metadata(output).is_ok();
+    anyhow::ensure!(force || !is_there, "{} exists: --force replaces it", output.display());
+    Ok(())
+}
+
 /// An error about the content of a file, with the file's name unless it says it itself.
 pub(crate) fn about_file<E: std::error::Error + Send + Sync + 'static>(
     error: E,

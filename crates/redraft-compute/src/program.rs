@@ -75,6 +75,17 @@ pub trait Observer {
         false
     }
 
+    /// Whether [`product`](Self::product) should be called; asked once a run.
+    fn wants_products(&self) -> bool {
+        false
+    }
+
+    /// What an op multiplied by a weight matrix: `x`, `[rows, cols of the weight]`, in the number type of the run, as it is
+    /// before `fast` rounds it. Rows of a stack went to the matrices in `experts`, `[rows, n]`. Called in the order of ops
+    /// for [`MatMul`], the three products of [`MoeExperts`], and the head of [`TokenStats`]; ops that compute the same
+    /// logits again are left out.
+    fn product(&mut self, _weight: WeightId, _x: TapData<'_>, _experts: Option<&[i32]>) {}
+
     /// Op `index` of the program, with the buffers of its results and the check of their numbers, took so long.
     fn timed(&mut self, _index: usize, _time: Duration) {}
 }

@@ -15,7 +15,7 @@ use super::run::{Next, Run};
 use super::{BlockCache, Draws, Given, Session};
 use crate::arch::{Reading, Shape};
 use crate::constrain::Constraint;
-use crate::sampler::{Decision, Params, Profile, SamplerSpec, Stop};
+use crate::sampler::{Decision, PROFILES, Params, Profile, SamplerSpec, Stop};
 use crate::{Error, Model};
 
 /// Tokens of an answer where the user does not say.
@@ -67,6 +67,30 @@ impl Request {
     pub(crate) fn logits_sink(&self, wanted: bool) -> LogitsSink<'_> {
         LogitsSink { interrupt: self.interrupt.as_ref(), wanted, logits: Vec::new() }
     }
+
+    /// For an answer of `max_tokens` in the model's own way: its sampler, its parameters, its end tokens.
+    ///
+    /// # Errors
+    /// [`Error::Autoregressive`] for a model that has no canvas to denoise; those of the parameters.
+    pub fn new(model: &Model, prompt: Vec<u32>, max_tokens: usize) -> Result<Request, Error> {
+        let sampler = model.sampler()?;
+        Ok(Request {
+            prompt,
+            max_tokens,
+            context_len: model.shape().context_len,
+            sampler,
+            params: model.params(sampler, &[])?,
+            profile: &PROFILES[0],
+            end_ids: model.tokenizer().end_ids(),
+            ban: Vec::new(),
+            given: Given::default(),
+            constraint: None,
+            self_conditioning: true,
+            cache: BlockCache::None,
+            full_logits: false,
+            interrupt: None,
+        })
+    }
 }
 
 /// Tokens of an answer where the user does not say: [`DEFAULT_MAX_TOKENS`], or the length that the model's makers take
@@ -105,6 +129,8 @@ pub struct StepEvent<'a> {
     pub temperature: f64,
     /// Canvas that went in.
     pub canvas_in: &'a [u32],
+    /// Positions that were predicted, whose rows [`logits`](Self::logits) has.
+    pub predicted: &'a [bool],
     /// Uniform numbers that sampled.
     pub uniform: &'a [f64],
     /// Fresh noise, for all positions.
@@ -119,8 +145,8 @@ pub struct StepEvent<'a> {
     pub result: &'a CanvasResult,
     /// What the sampler decided.
     pub decision: &'a Decision,
-    /// Raw logits of the open positions, `[open, V]`, before guidance, where [`Request::full_logits`] asks for them. With
-    /// a [`BlockCache`] those of the block alone, but in its first step.
+    /// Raw logits of the predicted positions, `[predicted, V]`, before guidance, where [`Request::full_logits`] asks for
+    /// them.
     pub logits: Option<&'a [f64]>,
 }
 

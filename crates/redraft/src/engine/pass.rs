@@ -141,14 +141,17 @@ pub(super) fn run(
 ) -> Result<Vec<CanvasResult>, Error> {
     sink.begin(program);
     let rows = [program.rows(), program.segments().iter().next().map_or(0, |s| s.rows)];
-    let mut watch = Watch { sink, rows, outputs, results: vec![CanvasResult::default(); results] };
     // Before, so that a file that became shorter is not touched; after, because a result over weights that were
     // no longer there is none, whatever it says.
     model.gguf().check()?;
+    let products = model.collector.as_mut().map(|c| (c, &*model.weights));
+    let results = vec![CanvasResult::default(); results];
+    let mut watch = Watch { sink, rows, outputs, results, products };
     let done = model.backend.run(program, seqs, inputs, &mut watch);
+    let results = watch.results;
     model.gguf().check()?;
     match done {
-        Ok(()) => Ok(watch.results),
+        Ok(()) => Ok(results),
         Err(ComputeError::Interrupted) => Err(Error::Interrupted),
         Err(e) => Err(e.into()),
     }

@@ -5,9 +5,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use redraft_compute::op::STATS;
-use redraft_compute::{Observer, TapData, TapKey, Val};
+use redraft_compute::{Observer, TapData, TapKey, Val, WeightId, WeightTable};
 
 use super::TapSink;
+use crate::convert::ImportanceCollector;
 
 /// What a pass with sampling computed, per position of the canvas. Where a position was not to be predicted, argmax and
 /// sample are what stands there and the numbers are 0.
@@ -98,6 +99,8 @@ pub(super) struct Watch<'a> {
     /// Of which result each output is a part.
     pub(super) outputs: Vec<(usize, Output)>,
     pub(super) results: Vec<CanvasResult>,
+    /// What collects importance data, and the weights that are meant.
+    pub(super) products: Option<(&'a mut ImportanceCollector, &'a WeightTable)>,
 }
 
 impl Observer for Watch<'_> {
@@ -147,6 +150,18 @@ impl Observer for Watch<'_> {
 
     fn interrupt(&self) -> Option<Arc<AtomicBool>> {
         self.sink.interrupt()
+    }
+
+    fn wants_products(&self) -> bool {
+        self.products.is_some()
+    }
+
+    fn product(&mut self, weight: WeightId, x: TapData<'_>, experts: Option<&[i32]>) {
+        if let Some((collector, weights)) = &mut self.products
+            && let Ok(weight) = weights.get(weight)
+        {
+            collector.add(weight, x, experts);
+        }
     }
 
     fn times_ops(&self) -> bool {

@@ -477,6 +477,7 @@ impl<D: Draws> Run<D> {
             n_prefix,
             temperature: ask.temperature,
             canvas_in: &canvas.ids,
+            predicted: &predicted,
             uniform: &uniform,
             renoise: &renoise,
             open: masked.then_some(&open[..]),

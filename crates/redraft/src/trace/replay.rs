@@ -47,6 +47,7 @@ impl RecordedStep {
             n_prefix: 0,
             temperature: self.temperature,
             canvas_in: &self.canvas_in,
+            predicted: &[],
             uniform: &[],
             renoise: &[],
             open: self.open.as_deref(),
