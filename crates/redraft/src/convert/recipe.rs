@@ -415,7 +415,8 @@ mod tests {
             ("q4_k_s", "ffn_down_exps", "Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5"),
             ("q4_k_m", "ffn_down_exps", "Q8 Q8 Q5 Q5 Q8 Q5 Q5 Q8 Q5 Q5 Q8 Q5 Q5 Q8 Q8 Q8"),
             ("q4_k_m", "token_embd", "Q6"),
-            ("q4_k", "token_embd", "Q4"),
+            ("q5_0", "ffn_up_exps", "Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5"),
+            ("q8_0", "token_embd", "Q8"),
             ("q2_k", "ffn_down", "Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3"),
             ("q2_k", "attn_v", "Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3"),
             ("q2_k_s", "attn_v", "Q2 Q2 Q2 Q2 Q2 Q2 Q2 Q2 Q2 Q2 Q2 Q2"),
@@ -434,6 +435,8 @@ mod tests {
         for kind in ["attn_norm", "ffn_gate_inp"] {
             assert!(types(&g, "q2_k", kind).split(' ').all(|t| t == "F32"), "{kind}");
         }
+        let e = Recipe::from_name("q4_k").unwrap().dtypes(&g, false).unwrap_err().to_string();
+        assert!(e.contains("blk.3.ffn_down_exps.weight: Q4_K cannot hold rows of 32"), "{e}");
         let recipe = Recipe::from_name("Q3_K_M").unwrap().with_token_embd(DType::Q8_0).unwrap();
         let dtypes = recipe.dtypes(&g, false).unwrap();
         assert_eq!((dtypes[0], recipe.file_type_id()), (DType::Q8_0, Some(12)));
