@@ -16,6 +16,7 @@ mod program;
 mod quantize;
 mod recorded;
 mod run;
+mod structured;
 mod synth;
 #[cfg(unix)]
 mod terminal;

@@ -354,10 +354,7 @@ pub fn generate(
     for (canvas, window) in windows.iter().enumerate() {
         session.set_penalties(&before(&constrained));
         lead = session.extend_by(model, lead, &mut sink)?;
-        let mut slots: Vec<Slot> = (window.start..window.start + window.len).map(slot).collect();
-        if let Some(c) = &constrained {
-            c.force(&mut slots);
-        }
+        let slots: Vec<Slot> = (window.start..window.start + window.len).map(slot).collect();
         let mut run = Canvas {
             model,
             session,

@@ -432,7 +432,8 @@ fn one_pass(
                     let sample = b.token_sample(of, u)?;
                     [of.stats, argmax, sample].into_iter().for_each(|v| b.output(v));
                     if let Some(x) = shown.filter(|_| ask.logits) {
-                        b.output(x);
+                        let worth = b.pick_stats(x, argmax, sample)?;
+                        [worth, x].into_iter().for_each(|v| b.output(v));
                     }
                     if told {
                         b.keep(0, hidden, HIDDEN);
