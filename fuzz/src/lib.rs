@@ -144,6 +144,7 @@ pub fn model(data: &[u8]) {
         ban: Vec::new(),
         self_conditioning: true,
         given: redraft::engine::Given::default(),
+        constraint: None,
         cache: redraft::engine::BlockCache::default(),
         full_logits: false,
         interrupt: None,

@@ -26,14 +26,16 @@ mod tokens;
 #[cfg(test)]
 mod tests;
 
-use crate::Model;
-use crate::arch::Noise;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use self::automaton::{Automaton, Node};
 use self::paths::{Paths, allowed};
 use self::tokens::{NOWHERE, TokenAutomaton};
+
+use crate::Model;
+use crate::arch::Noise;
+use crate::tokenizer::Tokenizer;
 
 pub use self::error::ConstrainError;
 pub(crate) use self::paths::{Drawing, Reading, Row, Span};
@@ -84,14 +86,19 @@ impl Language {
 impl Vocabulary {
     /// The vocabulary of a model, for answers that end with one of `end_ids`.
     pub fn of(model: &Model, end_ids: &[u32]) -> Vocabulary {
-        let (shape, tokenizer) = (model.shape(), model.tokenizer());
+        let shape = model.shape();
         let mask = if let Noise::Mask(mask) = shape.noise { Some(mask) } else { None };
-        let stands = |id: u32| (id as usize) < shape.vocab_len && Some(id) != mask;
+        Vocabulary::new(model.tokenizer(), shape.vocab_len, mask, end_ids)
+    }
+
+    /// The vocabulary of a tokenizer, for a model of `len` ids that never writes `mask`.
+    pub fn new(tokenizer: &Tokenizer, len: usize, mask: Option<u32>, end_ids: &[u32]) -> Vocabulary {
+        let stands = |id: u32| (id as usize) < len && Some(id) != mask;
         let is_text = |id: u32| stands(id) && !end_ids.contains(&id);
         Vocabulary {
-            len: shape.vocab_len,
+            len,
             texts: tokenizer.texts().filter(|(id, _)| is_text(*id)).collect(),
-            end_ids: end_ids.to_vec(),
+            end_ids: end_ids.iter().copied().filter(|&id| stands(id)).collect(),
             pad: tokenizer.pad().filter(|&id| stands(id)),
             strips_space: tokenizer.adds_space(),
         }

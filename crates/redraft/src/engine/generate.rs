@@ -605,16 +605,18 @@ impl Canvas<'_> {
                 self.penalties.reopen(n_prefix, &mut decision.canvas, mask);
             }
             let full = !is_open(&decision.canvas).contains(&true);
-            // What is in the language stays, and steps that would edit it are not taken.
+            let ended = self.ended(noise, &decision.canvas);
             let settled = match self.constrained {
-                Some(_) => full && masked.is_some() || self.ended(noise, &decision.canvas),
-                None => !ask.edit && self.ended(noise, &decision.canvas),
+                // What is in the language is not edited.
+                Some(_) => ended || full && masked.is_some(),
+                None => ended && !ask.edit,
             };
             if decision.stop.is_none() && settled {
                 decision.stop = Some(Stop::Converged);
             }
-            if let (Some(c), Noise::Mask(_), Some(_), false) =
-                (self.constrained, noise, decision.stop, full || self.ended(noise, &decision.canvas))
+            if let (Some(c), Some(_), Some(_)) = (self.constrained, masked, decision.stop)
+                && !full
+                && !ended
             {
                 let open = is_open(&decision.canvas);
                 let positions = Positions { ids: &decision.canvas, open: &open, predicted: &predicted };
