@@ -300,31 +300,19 @@ fn a_reply_goes_on_over_canvases() {
     }
 }
 
-/// Tokens that leave no choice stand there from the first step on, and a reply that can only end takes no canvas more.
+/// A reply that can only end takes no canvas more for its end.
 #[test]
-fn what_is_forced_is_given() {
+fn what_can_only_end_has_ended() {
     let mut model = load("dg-mini.F32.gguf", &threads(2));
     let spec = model.sampler().unwrap();
-    let constraint = compiled(&model, &Language::Regex("zq(v|w)k".into()));
-    let r = request(&model, spec, &parameters(spec, false), 40, constraint);
-    let texts = texts(&model);
-    let id = |t: &str| texts.iter().find(|(_, bytes)| bytes == t.as_bytes()).unwrap().0;
-    let mut steps = 0;
-    run(&mut model, &r, &mut |e| {
-        if let Event::Step(s) = e {
-            assert_eq!(s.canvas_in[..2], [id("z"), id("q")]);
-            assert_eq!((s.fixed[1], s.fixed[2]), (true, false));
-            steps += 1;
-        }
-    })
-    .unwrap();
-    assert!(steps > 0);
-    let constraint = compiled(&model, &Language::Choices(vec!["zqvk".into()]));
-    let r = request(&model, spec, &parameters(spec, false), 40, constraint);
-    let mut steps = 0;
-    let done = run(&mut model, &r, &mut |e| steps += usize::from(matches!(e, Event::Step(_)))).unwrap();
-    assert_eq!(done.ids, ["z", "q", "v", "k"].map(id));
-    assert!(steps > 0, "the end is not forced");
+    // As many tokens as a canvas, each of one letter: no longer token is made of them.
+    let text = "zq".repeat(model.shape().canvas_len / 2);
+    let constraint = compiled(&model, &Language::Choices(vec![text.clone()]));
+    assert_eq!(constraint.needed(), model.shape().canvas_len);
+    let r = request(&model, spec, &parameters(spec, false), 100, constraint);
+    let done = run(&mut model, &r, &mut |_| ()).unwrap();
+    assert_eq!((reply(&model, &done), done.canvases.len(), done.finish), (text, 1, Finish::Stop));
+    assert_eq!(done.canvases[0].steps, 2, "of one canvas alone everything is sure");
 }
 
 /// The committed canvas is the best of all canvases of the language under the last step's logits.

@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use redraft::Model;
 use redraft::constrain::{Constraint, Language, MAX_SCHEMA_BYTES, Vocabulary};
 
+use super::generate::GenerateArgs;
 use super::prompt::Think;
 use crate::files;
 use crate::out::Out;
@@ -45,17 +46,31 @@ impl ConstrainArgs {
         Ok((!self.choices.is_empty()).then(|| Language::Choices(self.choices.clone())))
     }
 
+    /// Whether a flag asks for something.
+    fn asked(&self) -> Option<&'static str> {
+        let flags = [
+            ("--json-schema", self.json_schema.is_some()),
+            ("--regex", self.regex.is_some()),
+            ("--choices", !self.choices.is_empty()),
+        ];
+        flags.into_iter().find(|(_, asked)| *asked).map(|(flag, _)| flag)
+    }
+
+    /// How an answer is generated: with a language by a sampler that leaves tokens at their places, unless another is asked for.
+    pub(crate) fn sampling(&self, generate: &GenerateArgs, model: &Model) -> GenerateArgs {
+        let mut generate = generate.clone();
+        if self.asked().is_some() {
+            generate.sampler = generate.sampler.in_place(model);
+        }
+        generate
+    }
+
     /// Refuses what goes with no language.
     ///
     /// # Errors
     /// `--think on`; a recording.
     pub(crate) fn check(&self, think: Think, records: bool) -> anyhow::Result<()> {
-        let asked = [
-            ("--json-schema", self.json_schema.is_some()),
-            ("--regex", self.regex.is_some()),
-            ("--choices", !self.choices.is_empty()),
-        ];
-        let Some((flag, _)) = asked.into_iter().find(|(_, asked)| *asked) else { return Ok(()) };
+        let Some(flag) = self.asked() else { return Ok(()) };
         anyhow::ensure!(
             think != Think::On,
             "{flag} with --think on: the reply is held to the language from its first token on, and a thought before it is not; \

@@ -107,11 +107,7 @@ fn answer(
     out: Out,
 ) -> anyhow::Result<Report> {
     let Loaded { mut model, load } = loaded;
-    let mut generate = args.generate.clone();
-    if language.is_some() {
-        // Tokens stay at their places.
-        generate.sampler = generate.sampler.in_place(&model);
-    }
+    let generate = args.constrain.sampling(&args.generate, &model);
     generate.left_out(&model, Task::Answer).iter().for_each(|note| out.note(note));
     let parse = generate.explicit_profile(&model).is_some();
     let prompt = args.prompt.ids(text, &model, parse)?;

@@ -17,6 +17,7 @@ mod program;
 mod quantize;
 mod recorded;
 mod run;
+mod structured;
 mod synth;
 #[cfg(unix)]
 mod terminal;

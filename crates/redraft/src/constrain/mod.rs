@@ -26,14 +26,16 @@ mod tokens;
 #[cfg(test)]
 mod tests;
 
-use crate::Model;
-use crate::arch::Noise;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use self::automaton::{Automaton, Node};
 use self::paths::{Paths, allowed};
 use self::tokens::{NOWHERE, TokenAutomaton};
+
+use crate::Model;
+use crate::arch::Noise;
+use crate::tokenizer::Tokenizer;
 
 pub use self::error::ConstrainError;
 pub(crate) use self::paths::{Drawing, Reading, Row, Span};
@@ -84,14 +86,19 @@ impl Language {
 impl Vocabulary {
     /// The vocabulary of a model, for answers that end with one of `end_ids`.
     pub fn of(model: &Model, end_ids: &[u32]) -> Vocabulary {
-        let (shape, tokenizer) = (model.shape(), model.tokenizer());
+        let shape = model.shape();
         let mask = if let Noise::Mask(mask) = shape.noise { Some(mask) } else { None };
-        let stands = |id: u32| (id as usize) < shape.vocab_len && Some(id) != mask;
+        Vocabulary::new(model.tokenizer(), shape.vocab_len, mask, end_ids)
+    }
+
+    /// The vocabulary of a tokenizer, for a model of `len` ids that never writes `mask`.
+    pub fn new(tokenizer: &Tokenizer, len: usize, mask: Option<u32>, end_ids: &[u32]) -> Vocabulary {
+        let stands = |id: u32| (id as usize) < len && Some(id) != mask;
         let is_text = |id: u32| stands(id) && !end_ids.contains(&id);
         Vocabulary {
-            len: shape.vocab_len,
+            len,
             texts: tokenizer.texts().filter(|(id, _)| is_text(*id)).collect(),
-            end_ids: end_ids.to_vec(),
+            end_ids: end_ids.iter().copied().filter(|&id| stands(id)).collect(),
             pad: tokenizer.pad().filter(|&id| stands(id)),
             strips_space: tokenizer.adds_space(),
         }
@@ -183,27 +190,6 @@ impl Constraint {
         self.automaton.edges(state).iter().all(|e| e.to == self.automaton.ended())
     }
 
-    /// The tokens of a canvas of `len` positions that its first positions must hold, up to the first at which there is a choice or the
-    /// reply can end.
-    pub(crate) fn forced(&self, span: Span, len: usize) -> Vec<u32> {
-        let mut state = span.state;
-        let mut ids = Vec::new();
-        while ids.len() < len {
-            let mut edges = self
-                .automaton
-                .edges(state)
-                .iter()
-                .filter(|e| allowed(&self.automaton, span, e.to, ids.len() + 1));
-            let (Some(edge), None) = (edges.next(), edges.next()) else { break };
-            match self.automaton.only(edge.label) {
-                Some(id) if edge.to != self.automaton.ended() => ids.push(id),
-                _ => break,
-            }
-            state = edge.to;
-        }
-        ids
-    }
-
     /// The ids that cannot stand at the first position, ascending.
     pub(crate) fn misplaced(&self, span: Span) -> Vec<u32> {
         let a = &self.automaton;
@@ -215,14 +201,20 @@ impl Constraint {
         (0..).zip(&a.class_of).filter(|(_, class)| misplaced(**class)).map(|(id, _)| id).collect()
     }
 
-    /// What a step says of a canvas in the language; none where no such canvas is left. `drawing`: tokens are drawn.
-    pub(crate) fn read(&self, rows: &[Row<'_>], span: Span, drawing: Option<Drawing<'_>>) -> Option<Reading> {
-        Paths::new(&self.automaton, rows, span).map(|paths| paths.reading(drawing))
+    /// What a step says of a canvas in the language, on so many threads; none where no such canvas is left. `drawing`: tokens are drawn.
+    pub(crate) fn read(
+        &self,
+        rows: &[Row<'_>],
+        span: Span,
+        drawing: Option<Drawing<'_>>,
+        threads: usize,
+    ) -> Option<Reading> {
+        Paths::new(&self.automaton, rows, span, threads).map(|paths| paths.reading(drawing))
     }
 
     /// The most likely canvas of the language.
-    pub(crate) fn best(&self, rows: &[Row<'_>], span: Span) -> Option<Vec<u32>> {
-        Paths::new(&self.automaton, rows, span).map(|paths| paths.best())
+    pub(crate) fn best(&self, rows: &[Row<'_>], span: Span, threads: usize) -> Option<Vec<u32>> {
+        Paths::new(&self.automaton, rows, span, threads).map(|paths| paths.best())
     }
 
     /// Refuses an answer that is too short for a reply, or canvases that take too much memory.

@@ -11,8 +11,8 @@
 //!    positions' distributions on condition that it is in the language.
 //! 3. *Marginals*: with the sums from the start, too, the probability of each token on that condition, and its entropy.
 //!
-//! Scores are sums of f32 logits in f64. Of equal scores the token with the lower id wins, from left to right; all loops run in order
-//! on one thread for each row or on one alone, so that the bits are the same everywhere.
+//! Scores are sums of f32 logits in f64. Of equal scores the token with the lower id wins, from left to right; threads share out whole
+//! rows, and everything else is done in order on one, so that the bits are the same everywhere.
 
 use redraft_compute::math::host::{exp, ln};
 use redraft_compute::op::RESTRICTED;
@@ -152,9 +152,14 @@ impl<'a> Paths<'a> {
     }
 
     /// Fills the tables; none where no canvas is in the language.
-    pub(super) fn new(automaton: &'a TokenAutomaton, rows: &'a [Row<'a>], span: Span) -> Option<Paths<'a>> {
+    pub(super) fn new(
+        automaton: &'a TokenAutomaton,
+        rows: &'a [Row<'a>],
+        span: Span,
+        threads: usize,
+    ) -> Option<Paths<'a>> {
         let n = automaton.len();
-        let classes = class_rows(automaton, rows);
+        let classes = class_rows(automaton, rows, threads);
         let mut label_sums = Vec::with_capacity(rows.len() * automaton.n_labels());
         let mut choices = vec![Choice { id: u32::MAX, to: u32::MAX }; rows.len() * n];
         let mut follow = vec![f64::NEG_INFINITY; (rows.len() + 1) * n];
@@ -342,49 +347,57 @@ fn logit(row: &Row<'_>, id: usize) -> f64 {
     if x > RESTRICTED / 2.0 { x } else { f64::NEG_INFINITY }
 }
 
-/// What each row says of each class, `[row, class]`.
-fn class_rows(automaton: &TokenAutomaton, rows: &[Row<'_>]) -> Vec<ClassRow> {
+/// What each row says of each class, `[row, class]`. Rows are shared out among threads, each of which takes whole ones.
+fn class_rows(automaton: &TokenAutomaton, rows: &[Row<'_>], threads: usize) -> Vec<ClassRow> {
     let n = automaton.n_classes;
     let mut all = vec![NO_TOKEN; rows.len() * n];
-    for (row, out) in rows.iter().zip(all.chunks_mut(n.max(1))) {
-        if let &Row::Fixed(id) = row {
-            if let Some(class) = out.get_mut(automaton.class(id) as usize) {
-                *class = ClassRow { best: 0.0, id, sum: 0.0, ..NO_TOKEN };
-            }
-            continue;
+    let share = rows.len().div_ceil(threads.max(1)).max(1);
+    let fill = |rows: &[Row<'_>], out: &mut [ClassRow]| {
+        rows.iter().zip(out.chunks_mut(n.max(1))).for_each(|(row, out)| class_row(automaton, row, out));
+    };
+    std::thread::scope(|scope| {
+        let mut shares = rows.chunks(share).zip(all.chunks_mut((share * n).max(1)));
+        let own = shares.next();
+        for (rows, out) in shares {
+            scope.spawn(move || fill(rows, out));
         }
-        for (id, &class) in automaton.class_of.iter().enumerate() {
-            if class == NOWHERE {
-                continue;
-            }
-            let (class, x) = (&mut out[class as usize], logit(row, id) as f32);
-            if x > class.best {
-                (class.best, class.id, class.second) = (x, id as u32, class.best);
-            } else if x > class.second {
-                class.second = x;
-            }
+        own.map(|(rows, out)| fill(rows, out))
+    });
+    all
+}
+
+fn class_row(automaton: &TokenAutomaton, row: &Row<'_>, out: &mut [ClassRow]) {
+    if let &Row::Fixed(id) = row {
+        if let Some(class) = out.get_mut(automaton.class(id) as usize) {
+            *class = ClassRow { best: 0.0, id, sum: 0.0, ..NO_TOKEN };
         }
-        // Sums of e^(x - best), and of the same times (x - best).
-        let mut sums = vec![(0.0, 0.0); n];
-        for (id, &class) in automaton.class_of.iter().enumerate() {
-            if class == NOWHERE {
-                continue;
-            }
-            let d = logit(row, id) - f64::from(out[class as usize].best);
-            if d > -NEGLIGIBLE {
-                let (p, (sum, weighted)) = (exp(d), &mut sums[class as usize]);
-                *sum += p;
-                *weighted += p * d;
-            }
-        }
-        for (class, (sum, weighted)) in out.iter_mut().zip(sums) {
-            if sum > 0.0 {
-                class.sum = f64::from(class.best) + ln(sum);
-                class.entropy = ln(sum) - weighted / sum;
-            }
+        return;
+    }
+    let ids = || automaton.class_of.iter().enumerate().filter(|(_, class)| **class != NOWHERE);
+    for (id, &class) in ids() {
+        let (class, x) = (&mut out[class as usize], logit(row, id) as f32);
+        if x > class.best {
+            (class.best, class.id, class.second) = (x, id as u32, class.best);
+        } else if x > class.second {
+            class.second = x;
         }
     }
-    all
+    // Sums of e^(x - best), and of the same times (x - best).
+    let mut sums = vec![(0.0, 0.0); out.len()];
+    for (id, &class) in ids() {
+        let d = logit(row, id) - f64::from(out[class as usize].best);
+        if d > -NEGLIGIBLE {
+            let (p, (sum, weighted)) = (exp(d), &mut sums[class as usize]);
+            *sum += p;
+            *weighted += p * d;
+        }
+    }
+    for (class, (sum, weighted)) in out.iter_mut().zip(sums) {
+        if sum > 0.0 {
+            class.sum = f64::from(class.best) + ln(sum);
+            class.entropy = ln(sum) - weighted / sum;
+        }
+    }
 }
 
 /// Sets all but the `top_k` largest weights to 0, then all but the largest that sum up to `top_p`. Equal weights stay together.
@@ -492,7 +505,7 @@ mod tests {
             let left = (rows.len() + more).saturating_sub(cut);
             let all = canvases(&language, &rows, left);
             let span = Span { state: TokenAutomaton::START, left };
-            let Some(paths) = Paths::new(&a, &rows, span) else {
+            let Some(paths) = Paths::new(&a, &rows, span, 1 + more) else {
                 prop_assert_eq!(all, Vec::<Vec<u32>>::new());
                 return Ok(());
             };
@@ -530,7 +543,7 @@ mod tests {
             (0..4).map(|i| (0..8).map(|id| ((i * 8 + id) * 37 % 11) as f32 / 4.0).collect()).collect();
         let rows: Vec<Row<'_>> = logits.iter().map(|row| Row::Logits(row)).collect();
         let all = canvases(&language, &rows, 4);
-        let paths = Paths::new(&a, &rows, Span { state: TokenAutomaton::START, left: 4 }).unwrap();
+        let paths = Paths::new(&a, &rows, Span { state: TokenAutomaton::START, left: 4 }, 1).unwrap();
         let total: f64 = all.iter().map(|c| score(&rows, c).exp()).sum();
         let draws = 20_000u32;
         let mut counts = std::collections::BTreeMap::<Vec<u32>, f64>::new();

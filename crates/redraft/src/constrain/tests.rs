@@ -164,16 +164,11 @@ fn reply(c: &Constraint, v: &Vocabulary, r: &mut Random, tokens: usize) -> Vec<u
         logits.iter_mut().for_each(|x| *x = r.below(1000) as f32 / 50.0);
         logits.iter_mut().skip(liked).step_by(v.len).for_each(|x| *x += 15.0);
         let span = Span { state, left: tokens - ids.len() };
-        let forced = c.forced(span, len);
-        let rows: Vec<Row<'_>> = logits
-            .chunks(v.len)
-            .enumerate()
-            .map(|(i, row)| forced.get(i).map_or(Row::Logits(row), |&id| Row::Fixed(id)))
-            .collect();
+        let rows: Vec<Row<'_>> = logits.chunks(v.len).map(Row::Logits).collect();
         let uniform: Vec<f64> =
             (0..len).map(|_| (r.below(1 << 20) as f64 + 0.5) / f64::from(1 << 20)).collect();
         let drawing = Drawing { uniform: &uniform, top_k: r.of(&[0, 3]), top_p: r.of(&[1.0, 0.6]) };
-        let reading = c.read(&rows, span, Some(drawing)).unwrap();
+        let reading = c.read(&rows, span, Some(drawing), 2).unwrap();
         let canvas = if r.chance(50) { reading.best } else { reading.drawn };
         let text = canvas.iter().position(|id| v.end_ids.contains(id)).unwrap_or(len);
         state = c.after(state, &canvas[..text.min(span.left)]).unwrap();

@@ -64,8 +64,6 @@ pub(super) struct TokenAutomaton {
     /// The class of each id, or [`NOWHERE`].
     pub(super) class_of: Vec<u32>,
     pub(super) n_classes: usize,
-    /// The token of each class that has only one, else [`NOWHERE`].
-    only: Vec<u32>,
     /// Tokens from each state to the end of a text, the token that ends the answer not counted.
     pub(super) shortest: Vec<u32>,
 }
@@ -250,14 +248,6 @@ impl TokenAutomaton {
         }
         let (class_of, n_classes) = classes(&labels.all, v.len);
         check("classes of tokens", n_classes, MAX_CLASSES)?;
-        // The last of each class, and whether it is the first, too.
-        let mut only = vec![NOWHERE; n_classes];
-        let mut several = vec![false; n_classes];
-        for (id, &class) in (0..).zip(&class_of).filter(|(_, class)| **class != NOWHERE) {
-            several[class as usize] = only[class as usize] != NOWHERE;
-            only[class as usize] = id;
-        }
-        only.iter_mut().zip(several).filter(|(_, several)| *several).for_each(|(only, _)| *only = NOWHERE);
         let (mut label_starts, mut label_classes) = (vec![0], Vec::new());
         for tokens in &labels.all {
             let mut own: Vec<u32> = tokens.iter().map(|&id| class_of[id as usize]).collect();
@@ -278,7 +268,6 @@ impl TokenAutomaton {
             label_classes,
             class_of,
             n_classes,
-            only,
             shortest,
         })
     }
@@ -326,24 +315,9 @@ impl TokenAutomaton {
         edge.map(|e| e.to)
     }
 
-    /// The only token of a label; none where there are several.
-    pub(super) fn only(&self, label: u32) -> Option<u32> {
-        match self.classes(label) {
-            &[class] => Some(self.only[class as usize]).filter(|&id| id != NOWHERE),
-            _ => None,
-        }
-    }
-
     /// Bytes that it takes.
     pub(super) fn bytes(&self) -> usize {
-        let lists = [
-            &self.starts,
-            &self.label_starts,
-            &self.label_classes,
-            &self.class_of,
-            &self.only,
-            &self.shortest,
-        ];
+        let lists = [&self.starts, &self.label_starts, &self.label_classes, &self.class_of, &self.shortest];
         lists.iter().map(|l| l.len() * 4).sum::<usize>() + self.edges.len() * size_of::<Edge>()
     }
 }

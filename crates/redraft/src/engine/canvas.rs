@@ -335,7 +335,10 @@ impl<'a> Sequences<'a> {
                         (argmax, Output::Argmax),
                         (sample, Output::Sample),
                     ];
-                    made.extend(shown.filter(|_| ask.logits).map(|x| (x, Output::Logits)));
+                    if let Some(x) = shown.filter(|_| ask.logits) {
+                        made.push((b.pick_stats(x, argmax, sample)?, Output::Worth));
+                        made.push((x, Output::Logits));
+                    }
                     made
                 }
             };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::pass::Sampling;
-use super::{Penalties, PlaceBan, Request, Slot};
+use super::{Penalties, PlaceBan, Request};
 use crate::constrain::{ConstrainError, Constraint, Drawing, Row, Span};
 use crate::engine::CanvasResult;
 use crate::sampler::PROFILES;
@@ -16,6 +16,7 @@ pub(super) struct Constrained {
     tokens: usize,
     /// Whether samplers ask for tokens that are drawn.
     draws: bool,
+    threads: usize,
     /// The state before the canvas at hand, and where in the answer that begins.
     state: u32,
     start: usize,
@@ -72,18 +73,13 @@ impl Constrained {
         constraint.check(tokens, canvas_len)?;
         // Samplers without this parameter draw in each step.
         let draws = request.params.get("temperature") != 0.0;
+        let threads = model.backend().capabilities().threads;
         let state = constraint.start();
-        Ok(Some(Constrained { constraint, tokens, draws, state, start: 0 }))
+        Ok(Some(Constrained { constraint, tokens, draws, threads, state, start: 0 }))
     }
 
     fn span(&self) -> Span {
         Span { state: self.state, left: self.tokens.saturating_sub(self.start) }
-    }
-
-    /// Gives the positions at the start of a canvas that leave no choice.
-    pub(super) fn force(&self, slots: &mut [Slot]) {
-        let forced = self.constraint.forced(self.span(), slots.len());
-        slots.iter_mut().zip(forced).for_each(|(slot, id)| *slot = Slot::Fixed(id));
     }
 
     /// `penalties` for a pass that predicts the first token of the canvas at hand, in a sequence whose prompt has `prompt_len` tokens.
@@ -108,7 +104,7 @@ impl Constrained {
         let Sampling { ask, uniform } = *sampling;
         let drawing = Drawing { uniform, top_k: ask.top_k, top_p: ask.top_p };
         let rows = rows(positions, &result.logits);
-        let reading = self.constraint.read(&rows, self.span(), self.draws.then_some(drawing));
+        let reading = self.constraint.read(&rows, self.span(), self.draws.then_some(drawing), self.threads);
         let Some(reading) = reading else { return Err(no_reply(canvas)) };
         let set = |of: &mut Vec<f32>, i: usize, x: f32| {
             if let Some(number) = of.get_mut(i) {
@@ -143,7 +139,7 @@ impl Constrained {
         logits: &[f32],
     ) -> Result<Vec<u32>, Error> {
         let rows = rows(positions, logits);
-        self.constraint.best(&rows, self.span()).ok_or_else(|| no_reply(canvas))
+        self.constraint.best(&rows, self.span(), self.threads).ok_or_else(|| no_reply(canvas))
     }
 
     /// A canvas is committed, with these tokens before an end of the answer. Returns whether nothing but an end can follow.
@@ -171,7 +167,9 @@ fn rows<'a>(positions: &Positions<'_>, logits: &'a [f32]) -> Vec<Row<'a>> {
     let row = |(i, &id): (usize, &u32)| match (positions.open[i], positions.predicted[i], rows.next()) {
         (false, ..) => Row::Fixed(id),
         (true, true, Some(row)) => Row::Logits(row),
-        (true, ..) => Row::Free,
+        // What was predicted has logits; without them nothing is known to be in the language.
+        (true, true, None) => Row::Fixed(u32::MAX),
+        (true, false, _) => Row::Free,
     };
     positions.ids.iter().enumerate().map(row).collect()
 }

@@ -293,11 +293,7 @@ impl<D: Draws> Run<D> {
     /// Begins a canvas.
     fn canvas(&mut self, model: &Model, session: &Session, window: Window) -> Canvas {
         let number = self.canvases.len();
-        let mut slots: Vec<Slot> =
-            (window.start..window.start + window.len).map(|at| self.slot(at)).collect();
-        if let Some(c) = &self.constrained {
-            c.force(&mut slots);
-        }
+        let slots: Vec<Slot> = (window.start..window.start + window.len).map(|at| self.slot(at)).collect();
         let len = slots.len();
         let drawn = match self.draws.recorded() {
             true => number,
@@ -454,10 +450,10 @@ impl<D: Draws> Run<D> {
         let left = canvas.open(noise, &decision.canvas);
         let full = !left.contains(&true);
         let ended = canvas.ended(noise, &decision.canvas, &self.request.end_ids);
-        // What is in the language stays, and steps that would edit it are not taken.
         let settled = match self.constrained {
-            Some(_) => full && masked || ended,
-            None => !ask.edit && ended,
+            // What is in the language is not edited.
+            Some(_) => ended || full && masked,
+            None => ended && !ask.edit,
         };
         if decision.stop.is_none() && settled {
             decision.stop = Some(Stop::Converged);

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use redraft::compute::Precision;
+use redraft::constrain::Constraint;
 use redraft::engine::{Session, default_max_tokens, turns_to_drop};
 use redraft::gguf::Shown;
 use redraft::{Error, Model};
@@ -21,6 +22,7 @@ use self::conversation::{About, Answer, Conversation, Turn};
 use self::input::{Input, Typed};
 use crate::answer::{Report, View, parameters, show, show_beside, warnings};
 use crate::args::Given;
+use crate::args::constrain::{self, ConstrainArgs};
 use crate::args::generate::{CtxOverflow, GenerateArgs, Seed, Task};
 use crate::args::live::LiveArgs;
 use crate::args::model::ModelArgs;
@@ -67,6 +69,9 @@ pub(crate) struct Args {
     generate: GenerateArgs,
 
     #[command(flatten)]
+    constrain: ConstrainArgs,
+
+    #[command(flatten)]
     live: LiveArgs,
 }
 
@@ -74,6 +79,8 @@ pub(crate) struct Args {
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     let view = args.live.view(out)?;
     args.generate.warn_of_hidden_digests(false, out);
+    args.constrain.check(args.template.think, false)?;
+    let language = args.constrain.language()?;
     let mut input = Input::new(args.history.as_deref(), out.json)?;
     let editor = matches!(input, Input::Editor(_));
     if !editor && args.given.first_of(&["history"]).is_some() {
@@ -82,8 +89,11 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     let person = editor || matches!(input, Input::Lines { prompt: true });
     let stop = if person { interrupt::patient_flag()? } else { interrupt::flag()? };
     let Loaded { mut model, load } = model::open(&args.model, Precision::F32, &stop, out)?;
-    args.generate.left_out(&model, Task::Conversation).iter().for_each(|note| out.note(note));
-    let parse = args.generate.explicit_profile(&model).is_some();
+    let generate = args.constrain.sampling(&args.generate, &model);
+    let constraint =
+        language.map(|l| constrain::compiled(l, &model, &model.tokenizer().end_ids(), out)).transpose()?;
+    generate.left_out(&model, Task::Conversation).iter().for_each(|note| out.note(note));
+    let parse = generate.explicit_profile(&model).is_some();
     let prompter = args.template.prompter(&model, parse)?;
     prompter.warnings.iter().for_each(|w| out.warn(w));
     let session = model.session()?;
@@ -102,7 +112,8 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
         session,
         prompter,
         think: args.template.think,
-        generate: args.generate.clone(),
+        generate,
+        constraint,
         seed,
         view,
         stop,
@@ -150,6 +161,8 @@ struct Chat {
     prompter: Prompter,
     think: Think,
     generate: GenerateArgs,
+    /// What each answer is held to.
+    constraint: Option<Arc<Constraint>>,
     /// Seed of the answers to come.
     seed: u64,
     view: View<'static>,
@@ -349,6 +362,7 @@ impl Chat {
         if !std::mem::replace(&mut self.warned, true) {
             notes.iter().for_each(|w| self.out.warn(w));
         }
+        request.constraint = self.constraint.clone();
         request.interrupt = Some(Arc::clone(&self.stop));
         let (model, session) = (&mut self.model, &mut self.session);
         let (answer, done) = show(model, session, &request, seed, self.view, self.out, &mut |_| {})?;
