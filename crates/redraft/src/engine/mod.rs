@@ -5,6 +5,7 @@ mod cache;
 mod canvas;
 mod check;
 mod constrained;
+mod denoise;
 mod draws;
 mod generate;
 mod given;
