@@ -161,20 +161,20 @@ fn everything_can_be_stopped() {
     let mut model = Model::embedded(&LoadOptions::default()).unwrap();
     let flag = Arc::new(AtomicBool::new(false));
     let mut batch = Batch::new(4096, Some(Arc::clone(&flag)));
-    for (request, draws) in &requests(&model)[..3] {
+    for (request, draws) in &requests(&model)[4..] {
         let session = model.session().unwrap();
         batch.join(&mut model, session, request.clone(), *draws).map_err(|(_, e)| e).unwrap();
     }
-    // Set by the first of the second round, before the pass of the others.
+    // Set within the second round, before the pass of the one whose logits are watched.
     let mut steps = 0;
     let mut done = Vec::new();
-    while done.is_empty() {
-        done = batch.round(&mut model, &mut |_, event| {
+    while !batch.is_empty() {
+        done.extend(batch.round(&mut model, &mut |_, event| {
             steps += usize::from(matches!(event, Event::Step(_)));
             flag.store(steps > 3, Ordering::Relaxed);
             ControlFlow::Continue(())
-        });
+        }));
     }
-    assert!(batch.is_empty() && done.len() == 3 && steps < 10, "{steps}");
+    assert!(done.len() == 3 && steps < 6, "{steps}");
     assert!(done.iter().all(|d| matches!(d.result, Err(Error::Interrupted))));
 }
