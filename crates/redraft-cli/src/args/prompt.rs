@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use clap::ValueEnum;
 use redraft::Model;
 use redraft::chat::{
-    BUILTIN_TEMPLATES, BuiltinTemplate, ChatTemplate, MAX_TEMPLATE_BYTES, Message, RenderOptions,
+    BUILTIN_TEMPLATES, ChatTemplate, MAX_TEMPLATE_BYTES, Message, RenderOptions,
     builtin_template,
 };
 use redraft::tokenizer::Specials;
@@ -238,8 +238,8 @@ impl TemplateArgs {
     pub(crate) fn prompter(&self, model: &Model, parse_messages: bool) -> anyhow::Result<Prompter> {
         let tokenizer = model.tokenizer();
         let mut warning = None;
-        let template = match (&self.chat_template, tokenizer.chat_template()) {
-            (Some(given), _) => {
+        let template = match &self.chat_template {
+            Some(given) => {
                 let missing = builtin_template(given).map_or_else(Vec::new, |t| t.missing(tokenizer));
                 warning = (!missing.is_empty()).then(|| {
                     format!(
@@ -250,16 +250,16 @@ impl TemplateArgs {
                 });
                 given_template(given)?
             }
-            (None, Some(source)) => {
-                ChatTemplate::from_source(source).context("the chat template of the model file")?
-            }
-            (None, None) => {
-                let builtin = BuiltinTemplate::fitting(tokenizer);
-                warning = Some(format!(
-                    "the model file has no chat template; taking the built-in {} ({})",
-                    builtin.name, builtin.about
-                ));
-                ChatTemplate::from_source(builtin.source)?
+            None => {
+                let (template, builtin) =
+                    ChatTemplate::for_tokenizer(tokenizer).context("the chat template of the model file")?;
+                warning = builtin.map(|builtin| {
+                    format!(
+                        "the model file has no chat template; taking the built-in {} ({})",
+                        builtin.name, builtin.about
+                    )
+                });
+                template
             }
         };
         let options = RenderOptions {
