@@ -19,6 +19,8 @@ pub(crate) struct App {
     pub(crate) facts: Arc<Facts>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) config: Config,
+    /// Only requests whose Host header names a loopback address are answered.
+    pub(crate) local_names_only: bool,
     /// When it began, in seconds since 1970.
     pub(crate) created: u64,
     inbox: Sender<Message>,
@@ -44,7 +46,7 @@ impl App {
     pub(crate) fn new(
         facts: Arc<Facts>,
         metrics: Arc<Metrics>,
-        config: Config,
+        (config, local_names_only): (Config, bool),
         inbox: Sender<Message>,
     ) -> App {
         App {
@@ -52,6 +54,7 @@ impl App {
             metrics,
             places: Arc::new(Semaphore::new(config.places())),
             config,
+            local_names_only,
             created: unix_seconds(),
             inbox,
             closing: AtomicBool::new(false),

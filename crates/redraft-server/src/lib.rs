@@ -73,8 +73,6 @@ pub struct Config {
     pub header_timeout: Duration,
     /// Context length in tokens; none takes the model's.
     pub context_len: Option<usize>,
-    /// Only requests whose Host header names a loopback address are answered. Set by [`Server::bind`].
-    pub(crate) local_names_only: bool,
 }
 
 impl Default for Config {
@@ -91,7 +89,6 @@ impl Default for Config {
             max_connections: 256,
             header_timeout: Duration::from_secs(15),
             context_len: None,
-            local_names_only: false,
         }
     }
 }
@@ -146,6 +143,8 @@ pub struct Server {
     model: Model,
     facts: Facts,
     config: Config,
+    /// Only requests whose Host header names a loopback address are answered.
+    local_names_only: bool,
 }
 
 impl Server {
@@ -157,7 +156,7 @@ impl Server {
     pub fn bind(
         model: Model,
         address: impl ToSocketAddrs + std::fmt::Display,
-        mut config: Config,
+        config: Config,
     ) -> Result<Server, ServerError> {
         let limits = [
             ("parallel", config.parallel),
@@ -178,11 +177,11 @@ impl Server {
         {
             return Err(ServerError::Open { address });
         }
-        config.local_names_only = local && config.api_key.is_none();
+        let local_names_only = local && config.api_key.is_none();
         let listener = TcpListener::bind(&all[..]).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
-        Ok(Server { listener, address, model, facts, config })
+        Ok(Server { listener, address, model, facts, config, local_names_only })
     }
 
     /// Where it listens.
@@ -195,14 +194,14 @@ impl Server {
     /// # Errors
     /// The system gives no threads.
     pub fn run(self, stop: Arc<AtomicBool>) -> Result<(), ServerError> {
-        let Server { listener, model, facts, config, .. } = self;
+        let Server { listener, model, facts, config, local_names_only, .. } = self;
         let (facts, metrics) = (Arc::new(facts), Arc::new(Metrics::new()));
         let interrupt = Arc::new(AtomicBool::new(false));
         let limits = (config.parallel, config.cache_bytes);
         let (sender, inbox) = mpsc::channel();
         let worker =
             Worker::new(model, Arc::clone(&facts), Arc::clone(&metrics), limits, Arc::clone(&interrupt));
-        let app = Arc::new(App::new(facts, metrics, config, sender));
+        let app = Arc::new(App::new(facts, metrics, (config, local_names_only), sender));
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("http")

@@ -89,7 +89,7 @@ async fn gate(State(app): Shared, request: Request, next: Next) -> Response {
 }
 
 fn admitted(app: &App, request: &Request, path: &str) -> Result<(), ApiError> {
-    if app.config.local_names_only {
+    if app.local_names_only {
         // Else a page of another origin could reach this server under a name of its own.
         let host = request.headers().get(header::HOST).and_then(|h| h.to_str().ok());
         if !host.is_some_and(is_local) {
