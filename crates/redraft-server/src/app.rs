@@ -113,7 +113,7 @@ impl App {
         let (updates, receiver) = unbounded_channel();
         let unread = Arc::new(AtomicUsize::new(0));
         let n = works.len();
-        let deadline = Instant::now() + self.config.timeout;
+        let deadline = Instant::now().checked_add(self.config.timeout);
         for (index, work) in works.into_iter().enumerate() {
             let place = places.split(1).ok_or_else(ApiError::busy)?;
             let (updates, unread) = (updates.clone(), Arc::clone(&unread));

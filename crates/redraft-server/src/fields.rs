@@ -145,6 +145,9 @@ impl Sampling {
             let names: &[&str] =
                 if known("temperature").is_some() { &["temperature"] } else { &["t_min", "t_max"] };
             for name in names {
+                let least = known(name).map_or(t, |p| least(p.range));
+                // Zero asks for the most likely tokens; samplers that divide by it come as close as they can.
+                let t = if t == 0.0 { least } else { t };
                 set(fields, &mut overrides, sampler, "temperature", name, t)?;
             }
         }
@@ -172,6 +175,13 @@ impl Sampling {
         }
         diffusion.finish()?;
         Ok(Sampling { sampler, overrides })
+    }
+}
+
+fn least(range: Range) -> f64 {
+    match range {
+        Range::Int { min, .. } => f64::from(min),
+        Range::Float { min, .. } => min,
     }
 }
 

@@ -155,7 +155,7 @@ impl Server {
     /// canvas or a chat template that cannot be read.
     pub fn bind(
         model: Model,
-        address: impl ToSocketAddrs + std::fmt::Display,
+        address: impl ToSocketAddrs + std::fmt::Debug,
         config: Config,
     ) -> Result<Server, ServerError> {
         let limits = [
@@ -167,7 +167,7 @@ impl Server {
             return Err(ServerError::Config { what, expected: "a number in 1..=65536", found });
         }
         let facts = Facts::new(&model, config.context_len)?;
-        let name = address.to_string();
+        let name = format!("{address:?}");
         let failed = |source| ServerError::Listen { address: name.clone(), source };
         let all: Vec<SocketAddr> = address.to_socket_addrs().map_err(failed)?.collect();
         let local = all.iter().all(|a| a.ip().is_loopback());

@@ -17,7 +17,7 @@ use crate::routes;
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Bytes of the head of a request at most, and what is read ahead of a body.
-const HEAD_BYTES: usize = 64 << 10;
+const HEAD_BYTES: usize = 32 << 10;
 
 /// Time for what was answered to reach its clients, once all is computed.
 const LAST_WORDS: Duration = Duration::from_secs(5);

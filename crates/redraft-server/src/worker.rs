@@ -86,7 +86,8 @@ pub(crate) struct Job {
     pub(crate) updates: UnboundedSender<(usize, Update)>,
     /// Drafts that the client has not read.
     pub(crate) unread: Arc<AtomicUsize>,
-    pub(crate) deadline: Instant,
+    /// None: it may take as long as it takes.
+    pub(crate) deadline: Option<Instant>,
     /// Its place; given back where the job is dropped.
     pub(crate) _place: OwnedSemaphorePermit,
 }
@@ -97,7 +98,7 @@ impl Job {
         if self.updates.is_closed() {
             return Some(Ended::Gone);
         }
-        (Instant::now() >= self.deadline).then_some(Ended::Late)
+        self.deadline.is_some_and(|d| Instant::now() >= d).then_some(Ended::Late)
     }
 
     fn tell(&self, update: Update) {

@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 /// What the engine answers alone.
 fn alone(model: &mut Model, question: &str, max_tokens: usize, seed: u64) -> (String, Generation, usize) {
     let (template, _) = ChatTemplate::for_tokenizer(model.tokenizer()).unwrap();
-    let options = RenderOptions { add_generation_prompt: true, ..RenderOptions::for_tokenizer(model.tokenizer()) };
+    let options =
+        RenderOptions { add_generation_prompt: true, ..RenderOptions::for_tokenizer(model.tokenizer()) };
     let prompt = template.render(&[Message::new("user", question)], &options).unwrap();
     let ids = model.tokenizer().encode_prompt(&prompt).unwrap();
     let n = ids.len();
@@ -154,7 +155,8 @@ fn choices_stops_and_lengths() {
         tokens += done.ids.len();
     }
     assert_eq!(all["usage"]["completion_tokens"], tokens);
-    let streamed = chat(server.address, &ask(question, json!({"n": 3, "seed": 4, "max_tokens": 30, "stream": true})));
+    let streamed =
+        chat(server.address, &ask(question, json!({"n": 3, "seed": 4, "max_tokens": 30, "stream": true})));
     let events = streamed.events();
     for i in 0..3 {
         assert_eq!(content(&events, i), all["choices"][i]["message"]["content"]);
@@ -167,7 +169,11 @@ fn choices_stops_and_lengths() {
         let n = most.min(whole.ids.len());
         assert_eq!(got["usage"]["completion_tokens"], n);
         assert_eq!(got["choices"][0]["message"]["content"], alone(&mut model, question, most, 0).0);
-        let finish = if most > whole.ids.len() { "stop" } else { alone(&mut model, question, most, 0).1.finish.name() };
+        let finish = if most > whole.ids.len() {
+            "stop"
+        } else {
+            alone(&mut model, question, most, 0).1.finish.name()
+        };
         assert_eq!(got["choices"][0]["finish_reason"], finish, "{most}");
     }
     // A stop text in the middle of a canvas.
@@ -200,6 +206,8 @@ fn parameters_reach_the_sampler() {
     assert_eq!(parameters["entropy_bound"], 0.25);
     assert_eq!((&parameters["t_min"], &parameters["t_max"]), (&json!(0.5), &json!(0.5)));
     assert!(diffusion["canvases"][0]["steps"].as_u64().unwrap() <= 3);
+    let got = chat(server.address, &ask("What is 7 + 8?", json!({"temperature": 0}))).json();
+    assert_eq!(got["choices"][0]["diffusion"]["parameters"]["t_max"], 0.001);
     // What a parameter says wins over the field that sets several.
     let more = json!({"temperature": 0.5, "diffusion": {"t_min": 0.1}});
     let got = chat(server.address, &ask("What is 7 + 8?", more)).json();
@@ -212,7 +220,8 @@ fn replies_are_of_the_form_that_is_asked_for() {
     let server = start(Config::default());
     let schema = json!({"type": "object", "properties": {"capital": {"enum": ["Paris", "Rome"]}, "n": {"type": "integer"}},
         "required": ["capital", "n"], "additionalProperties": false});
-    let format = json!({"type": "json_schema", "json_schema": {"name": "x", "strict": true, "schema": schema}});
+    let format =
+        json!({"type": "json_schema", "json_schema": {"name": "x", "strict": true, "schema": schema}});
     let body = ask("What is the capital of France?", json!({"response_format": format, "max_tokens": 60}));
     let got = chat(server.address, &body).json();
     let text = got["choices"][0]["message"]["content"].as_str().unwrap();
@@ -221,9 +230,15 @@ fn replies_are_of_the_form_that_is_asked_for() {
     assert!(reply["n"].is_number() && reply.as_object().unwrap().len() == 2);
     assert_eq!(got["choices"][0]["finish_reason"], "stop");
 
-    let format = json!({"type": "json_schema", "json_schema": {"schema": {"type": "array", "uniqueItems": true}}});
+    let format =
+        json!({"type": "json_schema", "json_schema": {"schema": {"type": "array", "uniqueItems": true}}});
     let got = chat(server.address, &ask("x", json!({"response_format": format})));
-    assert_eq!((got.status, &got.json()["error"]["param"]), (400, &json!("response_format")), "{}", got.text());
+    assert_eq!(
+        (got.status, &got.json()["error"]["param"]),
+        (400, &json!("response_format")),
+        "{}",
+        got.text()
+    );
 }
 
 #[test]
@@ -235,11 +250,13 @@ fn texts_go_on_and_gaps_are_filled() {
     let request = Request::new(&model, ids.clone(), 12).unwrap();
     let draws = Philox { seed: 3, vocab_len: model.shape().vocab_len as u32 };
     let mut session = model.session().unwrap();
-    let done = generate(&mut model, &mut session, &request, &draws, &mut |_| ControlFlow::Continue(())).unwrap();
+    let done =
+        generate(&mut model, &mut session, &request, &draws, &mut |_| ControlFlow::Continue(())).unwrap();
     let text = model.tokenizer().decode_inside(&done.ids, false);
     let asks = [json!(prompt), json!(ids)];
     for asked in asks {
-        let got = post(server.address, "/v1/completions", &json!({"prompt": asked, "max_tokens": 12, "seed": 3}));
+        let got =
+            post(server.address, "/v1/completions", &json!({"prompt": asked, "max_tokens": 12, "seed": 3}));
         let got = got.json();
         assert_eq!(got["object"], "text_completion");
         assert_eq!(got["choices"][0]["text"], text, "{got}");
@@ -265,10 +282,12 @@ fn texts_go_on_and_gaps_are_filled() {
     .unwrap();
     let base = Request::new(&model, fill.prompt().to_vec(), 3).unwrap();
     let draws = Philox { seed: 1, ..draws };
-    let asked = redraft::fill::Fill { template: &fill, base: &base, gap_max: 3, end: model.tokenizer().eos() };
+    let asked =
+        redraft::fill::Fill { template: &fill, base: &base, gap_max: 3, end: model.tokenizer().eos() };
     let go_on = &mut |_: usize, _: usize| ControlFlow::Continue(());
-    let filled =
-        redraft::fill::fill(&mut model, &mut session, asked, &draws, go_on, &mut |_| ControlFlow::Continue(()));
+    let filled = redraft::fill::fill(&mut model, &mut session, asked, &draws, go_on, &mut |_| {
+        ControlFlow::Continue(())
+    });
     let gap = &filled.unwrap().0.gaps[0];
     assert_eq!(got["choices"][0]["text"], gap.text);
     assert_eq!(tokens as usize, gap.ids.len());
@@ -296,7 +315,12 @@ fn the_model_describes_itself() {
     let metrics = get(server.address, "/metrics");
     let value = |name: &str| -> f64 {
         let line = metrics.text().lines().find(|l| l.strip_prefix(name).is_some_and(|r| r.starts_with(' ')));
-        line.unwrap_or_else(|| panic!("{name} in {}", metrics.text())).rsplit(' ').next().unwrap().parse().unwrap()
+        line.unwrap_or_else(|| panic!("{name} in {}", metrics.text()))
+            .rsplit(' ')
+            .next()
+            .unwrap()
+            .parse()
+            .unwrap()
     };
     assert_eq!(value("redraft_tokens_total{kind=\"completion\"}"), 2.0);
     assert!(value("redraft_steps_total") >= 1.0 && value("redraft_round_seconds_count") >= 1.0);

@@ -8,8 +8,7 @@ use anyhow::{Context as _, bail};
 use clap::ValueEnum;
 use redraft::Model;
 use redraft::chat::{
-    BUILTIN_TEMPLATES, ChatTemplate, MAX_TEMPLATE_BYTES, Message, RenderOptions,
-    builtin_template,
+    BUILTIN_TEMPLATES, ChatTemplate, MAX_TEMPLATE_BYTES, Message, RenderOptions, builtin_template,
 };
 use redraft::tokenizer::Specials;
 

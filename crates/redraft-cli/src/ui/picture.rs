@@ -6,7 +6,12 @@ use redraft::tokenizer::{CanvasPiece, Tokenizer};
 use super::canvas::{Cell, State};
 
 /// The cells of a canvas after a step, up to an end token, and no more than `limit`.
-pub(crate) fn cells(picture: &Picture<'_>, tokenizer: &Tokenizer, end_ids: &[u32], limit: usize) -> Vec<Cell> {
+pub(crate) fn cells(
+    picture: &Picture<'_>,
+    tokenizer: &Tokenizer,
+    end_ids: &[u32],
+    limit: usize,
+) -> Vec<Cell> {
     let (ids, states) = picture.shown(end_ids, limit);
     with_text(tokenizer, picture.open.is_some(), &ids, states.into_iter().map(State::from).collect())
 }

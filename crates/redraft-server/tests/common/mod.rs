@@ -1,5 +1,7 @@
 //! A server on a free port, and a client that speaks plain HTTP.
 
+#![allow(dead_code, reason = "each suite uses a part")]
+
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -74,8 +76,7 @@ impl Response {
 
     /// The data of the events of a stream; the last one must say that it is the last.
     pub(crate) fn events(&self) -> Vec<Value> {
-        let mut all: Vec<&str> =
-            self.text().split("\n\n").filter_map(|e| e.strip_prefix("data: ")).collect();
+        let mut all: Vec<&str> = self.text().split("\n\n").filter_map(|e| e.strip_prefix("data: ")).collect();
         assert_eq!(all.pop(), Some("[DONE]"), "{}", self.text());
         all.iter().map(|e| serde_json::from_str(e).unwrap()).collect()
     }

@@ -14,12 +14,12 @@ use redraft::trace::{RecordedStep, Recording, TraceFile};
 use serde::Serialize;
 
 use self::player::Player;
-use redraft::engine::Picture;
 use crate::exit::Exit;
 use crate::out::Out;
 use crate::ui::canvas::{Cell, State};
 use crate::ui::picture::cells;
 use crate::{files, interrupt, model};
+use redraft::engine::Picture;
 
 /// Look at a recorded generation again, step by step.
 ///

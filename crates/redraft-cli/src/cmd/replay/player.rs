@@ -14,8 +14,8 @@ use crate::ui::canvas::{Area, Cell, State, lines};
 use crate::ui::hold::{self, Hold};
 use crate::ui::live::{Live, Screen, terminal_size};
 use crate::ui::picture::{cells, noise};
-use redraft::engine::Picture;
 use crate::ui::theme::{Theme, no_color};
+use redraft::engine::Picture;
 
 /// Fewest and most steps a second.
 pub(super) const SLOWEST: f64 = 0.1;
