@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::response::Response;
 use redraft::chat::{Content, Message};
 use redraft::constrain::Language;
+use redraft::sampler::SamplerSpec;
 use serde_json::{Map, Value};
 
 use crate::app::App;
@@ -40,7 +41,12 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    pub(crate) fn take(fields: &mut Fields, facts: &Facts) -> Result<Common, ApiError> {
+    /// `own`: the sampler where nobody asks for another.
+    pub(crate) fn take(
+        fields: &mut Fields,
+        facts: &Facts,
+        own: &'static SamplerSpec,
+    ) -> Result<Common, ApiError> {
         if let Some(model) = fields.string("model")?
             && model != facts.id
         {
@@ -49,7 +55,7 @@ impl Common {
         }
         let seed = fields.read("seed", "a whole number from 0 on", Value::as_u64)?.unwrap_or(0);
         let stop = stops(fields)?;
-        let sampling = Sampling::take(fields, &facts.fit(), facts.own)?;
+        let sampling = Sampling::take(fields, &facts.fit(), own)?;
         fields.string("user")?;
         fields.only("frequency_penalty", &[0.into()])?;
         fields.only("logit_bias", &[Value::Object(Map::new())])?;
@@ -78,7 +84,7 @@ pub(crate) async fn answer(app: Arc<App>, body: Value) -> Result<Response, ApiEr
 impl Chat {
     fn read(body: Value, facts: &Facts) -> Result<Chat, ApiError> {
         let mut fields = Fields::new(body, "")?;
-        let common = Common::take(&mut fields, facts)?;
+        let common = Common::take(&mut fields, facts, facts.own)?;
         let stream = Stream::take(&mut fields)?;
         let n = fields.count("n", MOST_CHOICES)?.unwrap_or(1);
         let messages = messages(&mut fields)?;

@@ -46,7 +46,9 @@ pub(crate) async fn answer(app: Arc<App>, body: Value) -> Result<Response, ApiEr
 impl Completion {
     fn read(body: Value, facts: &Facts) -> Result<Completion, ApiError> {
         let mut fields = Fields::new(body, "")?;
-        let common = Common::take(&mut fields, facts)?;
+        let suffix = fields.string("suffix")?.filter(|s| !s.is_empty());
+        let own = if suffix.is_some() { facts.in_place } else { facts.own };
+        let common = Common::take(&mut fields, facts, own)?;
         let stream = Stream::take(&mut fields)?;
         let n = fields.count("n", MOST_CHOICES)?.unwrap_or(1);
         let expected = "a text, or a list of token ids of the model";
@@ -60,12 +62,16 @@ impl Completion {
             _ => None,
         })?;
         let prompt = prompt.ok_or_else(|| fields.error("prompt", format_args!("expected {expected}")))?;
-        let suffix = fields.string("suffix")?.filter(|s| !s.is_empty());
         let most = if suffix.is_some() { MAX_GAP } else { usize::MAX };
         let max_tokens = fields.count("max_tokens", most)?;
         let echo = fields.flag("echo")?.unwrap_or(false);
         if suffix.is_some() && matches!(prompt, Prompt::Ids(_)) {
             return Err(fields.error("suffix", "expected a prompt that is a text, too"));
+        }
+        if suffix.is_some() && common.sampling.sampler.moves() {
+            let message =
+                "moves tokens: a text around a gap needs a sampler that leaves them at their places";
+            return Err(fields.error("diffusion.sampler", message));
         }
         fields.only("best_of", &[1.into()])?;
         fields.only("logprobs", &[])?;

@@ -4,6 +4,7 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use redraft::Error;
+use redraft::compute::ComputeError;
 use serde_json::{Value, json};
 
 /// Seconds after which a client that was turned away may try again.
@@ -101,7 +102,7 @@ impl From<Error> for ApiError {
                 ),
             )
             .code("context_length_exceeded"),
-            Error::Memory { .. } => ApiError::new(
+            Error::Memory { .. } | Error::Compute(ComputeError::OutOfMemory { .. }) => ApiError::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "not enough memory for an answer of this length: shorten the prompt or lower max_tokens",
             )
@@ -116,7 +117,7 @@ impl From<Error> for ApiError {
             Error::Constrain(e) => ApiError::field("response_format", e),
             Error::Fill(e) => ApiError::field("suffix", e),
             Error::Tokenizer(e) => ApiError::new(StatusCode::BAD_REQUEST, e.to_string()),
-            Error::Interrupted => ApiError::closing(),
+            Error::Interrupted | Error::Compute(ComputeError::Interrupted) => ApiError::closing(),
             _ => ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the model could not compute this answer"),
         }
     }

@@ -23,6 +23,8 @@ pub(crate) struct Facts {
     pub(crate) end_ids: Vec<u32>,
     /// The sampler where nobody asks for another, and those that fit the model, each with the values of its parameters.
     pub(crate) own: &'static SamplerSpec,
+    /// The same for a text whose tokens stay at their places.
+    pub(crate) in_place: &'static SamplerSpec,
     pub(crate) samplers: Vec<(&'static SamplerSpec, Params)>,
     pub(crate) template: ChatTemplate,
     pub(crate) options: RenderOptions,
@@ -38,6 +40,7 @@ impl Facts {
         let fit = SAMPLERS.iter().filter(|s| s.masks == masks);
         // One that needs tokens which neither file nor vocabulary names cannot be used without them.
         let samplers = fit.filter_map(|&s| Some((s, model.params(s, &[]).ok()?))).collect();
+        let own = model.sampler()?;
         let (template, _) = ChatTemplate::for_tokenizer(&tokenizer)?;
         let options =
             RenderOptions { add_generation_prompt: true, ..RenderOptions::for_tokenizer(&tokenizer) };
@@ -49,7 +52,8 @@ impl Facts {
             numerics: model.numerics().name(),
             context_len: context_len.unwrap_or(shape.context_len),
             end_ids: tokenizer.end_ids(),
-            own: model.sampler()?,
+            own,
+            in_place: model.arch().sampler.unwrap_or(own),
             samplers,
             template,
             options,

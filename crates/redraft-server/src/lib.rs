@@ -37,7 +37,7 @@ mod writer;
 
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -134,6 +134,18 @@ pub enum ServerError {
     /// The system gives no threads.
     #[error("cannot start the server: {0}")]
     Start(#[source] std::io::Error),
+    /// The thread of the model panicked, which is a bug; what it said is on stderr.
+    #[error("the server ended because its computation panicked: please report this")]
+    Panicked,
+}
+
+/// Ends the server where the thread of the model ends, however that comes about.
+struct EndAll(Arc<AtomicBool>);
+
+impl Drop for EndAll {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }
 
 /// A server that listens.
@@ -192,7 +204,7 @@ impl Server {
     /// Serves until `stop` is set; then answers what has been asked, for [`Config::grace`] at most.
     ///
     /// # Errors
-    /// The system gives no threads.
+    /// The system gives no threads; the thread of the model panicked.
     pub fn run(self, stop: Arc<AtomicBool>) -> Result<(), ServerError> {
         let Server { listener, model, facts, config, local_names_only, .. } = self;
         let (facts, metrics) = (Arc::new(facts), Arc::new(Metrics::new()));
@@ -210,7 +222,13 @@ impl Server {
             .map_err(ServerError::Start)?;
         let thread = std::thread::Builder::new()
             .name("model".into())
-            .spawn(move || worker.run(&inbox))
+            .spawn({
+                let end = EndAll(Arc::clone(&stop));
+                move || {
+                    let _end = end;
+                    worker.run(&inbox);
+                }
+            })
             .map_err(ServerError::Start)?;
         let served = runtime.block_on(async {
             let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -218,8 +236,7 @@ impl Server {
             Ok(())
         });
         runtime.shutdown_timeout(Duration::from_secs(1));
-        // The thread has ended, or its panic was told on stderr.
-        let _ = thread.join();
-        served.map_err(ServerError::Start)
+        let done = thread.join().map_err(|_| ServerError::Panicked);
+        served.map_err(ServerError::Start).and(done)
     }
 }

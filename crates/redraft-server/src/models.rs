@@ -1,11 +1,10 @@
 //! `/v1/models`: what the model is, and with which parameters its canvases are denoised.
 
-use redraft::sampler::{ParamSpec, Params, Range, SamplerSpec};
+use redraft::sampler::{ParamSpec, Params, Range, SamplerSpec, json_number as number};
 use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::error::ApiError;
-use crate::reply::number;
 
 /// The list, in the form of chat APIs.
 pub(crate) fn list(app: &App) -> Value {

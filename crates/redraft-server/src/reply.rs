@@ -233,16 +233,10 @@ fn usage(all: &[Box<Done>]) -> Value {
 /// How an answer came about.
 fn diffusion(done: &Done) -> Value {
     let canvas = |c: &CanvasReport| json!({"steps": c.steps, "stop": c.stop.name(), "accepted_per_step": c.accepted_per_step});
-    let parameters: Map<String, Value> =
-        done.params.iter().map(|(name, x)| (name.to_owned(), number(x))).collect();
+    let parameters = done.params.to_json();
     let canvases: Vec<Value> = done.canvases.iter().map(canvas).collect();
     json!({"sampler": done.sampler, "parameters": parameters, "seed": done.seed, "canvases": canvases,
         "digest": done.digests})
-}
-
-/// A number as JSON, integers without a point.
-pub(crate) fn number(x: f64) -> Value {
-    if x.fract() == 0.0 && x.abs() < 9e15 { Value::from(x as i64) } else { Value::from(x) }
 }
 
 /// Does work that takes a while without keeping other requests waiting.

@@ -188,8 +188,8 @@ async fn metrics(State(app): Shared) -> impl IntoResponse {
 }
 
 async fn page() -> impl IntoResponse {
-    let policy = "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; \
-                  img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
+    let policy = "default-src 'none'; connect-src 'self'; img-src data:; script-src 'unsafe-inline'; \
+                  style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none";
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
         (header::CONTENT_SECURITY_POLICY, policy),

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{Receiver, RecvError, TryRecvError};
+use std::time::Instant;
 
 use redraft::chat::{AnswerParser, Delta, ToolCall};
 use redraft::constrain::Constraint;
@@ -29,9 +29,6 @@ use crate::writer::{Reader, Stops, Writer};
 
 /// Drafts that wait for a slow client; more are left out.
 const DRAFTS: usize = 16;
-
-/// How often the queue is looked at for clients that have gone, while nothing is computed.
-const IDLE: Duration = Duration::from_millis(200);
 
 /// What is to be answered.
 pub(crate) struct Work {
@@ -184,8 +181,7 @@ impl Worker {
             ending |= self.take_in(inbox);
             self.drop_unwanted();
             self.admit();
-            self.metrics.waiting.set(self.waiting.len() as i64);
-            self.metrics.running.set(self.running.len() as i64);
+            self.count();
             if self.running.is_empty() {
                 if ending && self.waiting.is_empty() {
                     return;
@@ -195,16 +191,22 @@ impl Worker {
             let start = Instant::now();
             self.round();
             self.metrics.rounds.observe(start.elapsed().as_secs_f64());
+            self.count();
         }
+    }
+
+    fn count(&self) {
+        self.metrics.waiting.set(self.waiting.len() as i64);
+        self.metrics.running.set(self.running.len() as i64);
+        self.metrics.cache_bytes.set(i64::try_from(self.pool.bytes(&self.model)).unwrap_or(i64::MAX));
     }
 
     /// Takes what has come; waits where there is nothing to do. Whether the end was told.
     fn take_in(&mut self, inbox: &Receiver<Message>) -> bool {
         if self.running.is_empty() && self.waiting.is_empty() {
-            match inbox.recv_timeout(IDLE) {
+            match inbox.recv() {
                 Ok(Message::Ask(job)) => self.waiting.push_back(job),
-                Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => return true,
-                Err(RecvTimeoutError::Timeout) => {}
+                Ok(Message::End) | Err(RecvError) => return true,
             }
         }
         loop {
@@ -258,6 +260,7 @@ impl Worker {
     }
 
     /// Begins an answer.
+    #[allow(clippy::result_large_err, reason = "the job goes back to where it came from")]
     fn begin(&mut self, job: Box<Job>) -> Result<Running, (Box<Job>, Refused)> {
         let asked = self.request(&job.work).and_then(|request| Ok((self.room(&request)?, request)));
         let (kv_bytes, request) = match asked {
@@ -396,7 +399,6 @@ impl Worker {
                 r.finish(result, &self.model, &self.metrics);
             }
         }
-        self.metrics.cache_bytes.set(i64::try_from(self.pool.bytes(&self.model)).unwrap_or(i64::MAX));
     }
 }
 
@@ -410,6 +412,19 @@ enum Refused {
 /// What follows a text that is complete.
 fn request_end(facts: &Facts) -> Option<u32> {
     facts.tokenizer.eos()
+}
+
+/// One piece for what was committed at once.
+fn joined(deltas: Vec<Delta>) -> Vec<Delta> {
+    let mut out: Vec<Delta> = Vec::new();
+    for delta in deltas {
+        match (out.last_mut(), delta) {
+            (Some(Delta::Text(before)), Delta::Text(text)) => before.push_str(&text),
+            (Some(Delta::Reasoning(before)), Delta::Reasoning(text)) => before.push_str(&text),
+            (_, delta) => out.push(delta),
+        }
+    }
+    out
 }
 
 impl Running {
@@ -436,10 +451,8 @@ impl Running {
                 if self.fill.is_some() {
                     return ControlFlow::Continue(());
                 }
-                for &id in *emitted {
-                    let deltas = self.writer.push(id);
-                    deltas.into_iter().for_each(|d| self.job.tell(Update::Delta(d)));
-                }
+                let deltas = emitted.iter().flat_map(|&id| self.writer.push(id)).collect();
+                joined(deltas).into_iter().for_each(|d| self.job.tell(Update::Delta(d)));
                 if self.writer.stopped {
                     return ControlFlow::Break(());
                 }
@@ -483,7 +496,7 @@ impl Running {
             }
         }
         deltas.extend(self.writer.finish());
-        deltas.into_iter().for_each(|d| self.job.tell(Update::Delta(d)));
+        joined(deltas).into_iter().for_each(|d| self.job.tell(Update::Delta(d)));
         let Running { job, writer, prompt_tokens, params, canvases, .. } = self;
         metrics.tokens("completion", writer.tokens);
         let finish = match &done {

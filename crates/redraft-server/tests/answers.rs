@@ -79,6 +79,9 @@ fn plain_and_streamed_answers_are_those_of_the_engine() {
     assert!(events.iter().all(|e| e["object"] == "chat.completion.chunk" && e["id"] == events[0]["id"]));
     assert_eq!(events[0]["choices"][0]["delta"]["role"], "assistant");
     assert_eq!(content(&events, 0), text);
+    let told =
+        events.iter().filter(|e| e["choices"][0]["delta"]["content"].as_str().is_some_and(|t| !t.is_empty()));
+    assert!(told.count() <= steps.len() + 1, "what is committed at once is one event");
     let last = events.last().unwrap();
     assert_eq!(last["choices"], json!([]));
     assert_eq!(last["usage"]["completion_tokens"], done.ids.len());

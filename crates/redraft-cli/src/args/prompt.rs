@@ -236,29 +236,28 @@ impl TemplateArgs {
     /// Those of the template; there is none.
     pub(crate) fn prompter(&self, model: &Model, parse_messages: bool) -> anyhow::Result<Prompter> {
         let tokenizer = model.tokenizer();
-        let mut warning = None;
-        let template = match &self.chat_template {
+        let (template, warning) = match &self.chat_template {
             Some(given) => {
                 let missing = builtin_template(given).map_or_else(Vec::new, |t| t.missing(tokenizer));
-                warning = (!missing.is_empty()).then(|| {
+                let warning = (!missing.is_empty()).then(|| {
                     format!(
                         "--chat-template {given}: the vocabulary has no {}, so the model reads the template's markers as \
                          text and may answer nothing; the model's own template is taken without --chat-template",
                         missing.join(", ")
                     )
                 });
-                given_template(given)?
+                (given_template(given)?, warning)
             }
             None => {
                 let (template, builtin) =
                     ChatTemplate::for_tokenizer(tokenizer).context("the chat template of the model file")?;
-                warning = builtin.map(|builtin| {
+                let warning = builtin.map(|builtin| {
                     format!(
                         "the model file has no chat template; taking the built-in {} ({})",
                         builtin.name, builtin.about
                     )
                 });
-                template
+                (template, warning)
             }
         };
         let options = RenderOptions {
