@@ -289,3 +289,43 @@ fn tools(fields: &mut Fields, facts: &Facts) -> Result<Option<Value>, ApiError> 
     }
     Ok(tools)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(message_: Value) -> Result<Message, ApiError> {
+        message(Fields::new(message_, "messages[0]").unwrap())
+    }
+
+    #[test]
+    fn messages_become_what_templates_expect() {
+        let parts = json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);
+        let m = read(json!({"role": "developer", "content": parts, "name": null})).unwrap();
+        assert_eq!((m.role.as_str(), m.content), ("system", Content::Text("ab".into())));
+        let call =
+            json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": "{\"x\": [1]}"}});
+        let m = read(json!({"role": "assistant", "content": null, "tool_calls": [call]})).unwrap();
+        let calls = m.tool_calls.unwrap();
+        assert_eq!(calls[0]["function"]["arguments"], json!({"x": [1]}));
+        let m = read(json!({"role": "tool", "content": "5", "tool_call_id": "c"})).unwrap();
+        assert_eq!(m.tool_call_id.as_deref(), Some("c"));
+        let cases = [
+            (json!({"role": "user", "content": "x", "tool_calls": []}), "messages[0].tool_calls"),
+            (json!({"role": "assistant", "content": null, "tool_calls": []}), "messages[0].content"),
+            (
+                json!({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "[1]"}}]}),
+                "messages[0].tool_calls[0].function.arguments",
+            ),
+            (
+                json!({"role": "assistant", "tool_calls": [{"type": "custom", "function": {"name": "f"}}]}),
+                "messages[0].tool_calls[0].type",
+            ),
+        ];
+        for (message, field) in cases {
+            assert_eq!(read(message.clone()).unwrap_err().param.as_deref(), Some(field), "{message}");
+        }
+    }
+}

@@ -6,10 +6,10 @@ mod common;
 
 use std::ops::ControlFlow;
 
-use common::{chat, get, model, post, start};
-use redraft::Model;
+use common::{chat, get, model, post, start, start_with};
 use redraft::chat::{AnswerParser, ChatTemplate, Message, RenderOptions};
 use redraft::engine::{Generation, Philox, Request, generate};
+use redraft::{LoadOptions, Model};
 use redraft_server::Config;
 use serde_json::{Value, json};
 
@@ -329,4 +329,45 @@ fn the_model_describes_itself() {
     assert!(value("redraft_steps_total") >= 1.0 && value("redraft_round_seconds_count") >= 1.0);
     assert_eq!(value("redraft_queue_waiting"), 0.0);
     assert_eq!(value("redraft_http_requests_total{path=\"/v1/models/{*id}\",status=\"404\"}"), 1.0);
+}
+
+/// Models that read in blocks or whole, of masks, of which one edits: three clients each.
+#[test]
+fn models_of_every_kind_are_served() {
+    let files = ["block-diffusion/models/sdar-tiny.BF16", "block-diffusion/models/fast-dllm-tiny.BF16"];
+    let more =
+        ["llada2/models/llada2.2-tiny.BF16", "oracle/models/dream-tiny.F16", "oracle/models/dg-mini.Q8_0"];
+    for name in files.iter().chain(&more) {
+        let file = format!("{}/../../testdata/{name}.gguf", env!("CARGO_MANIFEST_DIR"));
+        let open = || {
+            Model::open(file.as_ref(), &LoadOptions { threads: Some(1), ..LoadOptions::default() }).unwrap()
+        };
+        let mut model = open();
+        let server = start_with(open(), Config::default());
+        let address = server.address;
+        let clients: Vec<_> = (0..3)
+            .map(|i| {
+                let more = json!({"max_tokens": 9 + i, "seed": i, "stream": true, "stream_options": {"include_drafts": true}});
+                let body = ask("a b c", more);
+                std::thread::spawn(move || chat(address, &body))
+            })
+            .collect();
+        for (i, client) in clients.into_iter().enumerate() {
+            let response = client.join().unwrap();
+            assert_eq!(response.status, 200, "{name}: {}", response.text());
+            let events = response.events();
+            let (text, done, _) = alone(&mut model, "a b c", 9 + i, i as u64);
+            assert_eq!(content(&events, 0), text, "{name}");
+            let end = &events.last().unwrap()["choices"][0];
+            assert_eq!(end["diffusion"]["digest"], json!(done.digests), "{name}");
+            let drafts: Vec<&Value> = events.iter().filter_map(|e| e.get("diffusion")).collect();
+            assert!(!drafts.is_empty(), "{name}");
+            let most = drafts.iter().map(|d| d["positions"].as_array().unwrap().len()).max();
+            assert!(most.unwrap() <= 9 + i, "{name}: no more than the client gets");
+        }
+        let gap = json!({"prompt": "a", "suffix": " c", "max_tokens": 2});
+        let got = post(address, "/v1/completions", &gap);
+        assert_eq!(got.status, 200, "{name}: {}", got.text());
+        assert!((1..=2).contains(&got.json()["usage"]["completion_tokens"].as_u64().unwrap()), "{name}");
+    }
 }

@@ -25,7 +25,11 @@ pub(crate) fn model() -> Model {
 }
 
 pub(crate) fn start(config: Config) -> Running {
-    let server = Server::bind(model(), "127.0.0.1:0", config).unwrap();
+    start_with(model(), config)
+}
+
+pub(crate) fn start_with(model: Model, config: Config) -> Running {
+    let server = Server::bind(model, "127.0.0.1:0", config).unwrap();
     let address = server.address();
     let stop = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&stop);
