@@ -301,6 +301,26 @@ mod tests {
     }
 
     #[test]
+    fn tools_are_part_of_the_prompt_or_refused() {
+        let model = redraft::Model::embedded(&redraft::LoadOptions::default()).unwrap();
+        let mut facts = Facts::new(&model, None).unwrap();
+        let body = || {
+            let tool = json!({"type": "function", "function": {"name": "weather"}});
+            json!({"messages": [{"role": "user", "content": "x"}], "tools": [tool], "max_tokens": 3})
+        };
+        let param = |e: ApiError| e.param.unwrap();
+        assert_eq!(Chat::read(body(), &facts).map(|_| ()).map_err(param), Err("tools".into()));
+        facts.reads_calls = true;
+        let works = |facts: &Facts| Chat::read(body(), facts).unwrap().works(facts);
+        assert_eq!(works(&facts).map(|_| ()).map_err(param), Err("tools".into()));
+        let source = "{% for t in tools %}tool: {{ t.function.name }};{% endfor %}{{ messages[0].content }}";
+        facts.template = redraft::chat::ChatTemplate::from_source(source).unwrap();
+        let works = works(&facts).unwrap();
+        assert_eq!(facts.tokenizer.decode(&works[0].prompt, false), "tool: weather;x");
+        assert_eq!((works.len(), works[0].max_tokens), (1, Some(3)));
+    }
+
+    #[test]
     fn messages_become_what_templates_expect() {
         let parts = json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);
         let m = read(json!({"role": "developer", "content": parts, "name": null})).unwrap();

@@ -189,7 +189,7 @@ async fn metrics(State(app): Shared) -> impl IntoResponse {
 
 async fn page() -> impl IntoResponse {
     let policy = "default-src 'none'; connect-src 'self'; img-src data:; script-src 'unsafe-inline'; \
-                  style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none";
+                  style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
         (header::CONTENT_SECURITY_POLICY, policy),

@@ -312,7 +312,13 @@ fn the_model_describes_itself() {
     assert_eq!(get(server.address, "/v1/models/other").status, 404);
     assert_eq!(get(server.address, "/health").json()["status"], "ok");
     assert_eq!(get(server.address, "/ready").json()["status"], "ready");
-    assert!(get(server.address, "/").text().contains("<html"));
+    let page = get(server.address, "/");
+    assert!(page.text().contains("<html"));
+    let policy = page.header("content-security-policy").unwrap();
+    assert!(
+        policy.starts_with("default-src 'none'; ") && policy.ends_with("frame-ancestors 'none'"),
+        "{policy}"
+    );
     assert_eq!(get(server.address, "/openapi.json").json()["openapi"], "3.1.0");
     chat(server.address, &ask("Hi", json!({"max_tokens": 2})));
     let metrics = get(server.address, "/metrics");
