@@ -67,6 +67,7 @@ impl Batch {
     ///
     /// # Errors
     /// What is wrong with the request, and memory that is not there; with the session.
+    #[allow(clippy::result_large_err, reason = "the session goes back to where it came from")]
     pub fn join(
         &mut self,
         model: &mut Model,

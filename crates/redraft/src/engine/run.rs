@@ -69,6 +69,10 @@ pub(super) struct Run {
     timings: Timings,
 }
 
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one for each answer, and most of its time it is the large one"
+)]
 enum Stage {
     Start,
     Prompt,
