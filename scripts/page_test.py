@@ -3,9 +3,9 @@
 
     sudo apt-get install chromium
     python3 -m venv venv && venv/bin/pip install playwright
-    venv/bin/python scripts/page_test.py                       # against a mock of the server, all checks
-    venv/bin/python scripts/page_test.py --url http://127.0.0.1:8080 [--key KEY]    # a running server, what holds of any
-    venv/bin/python scripts/page_test.py --pictures DIR        # also screenshots
+    venv/bin/python scripts/page_test.py                     # against a mock of the server, all checks
+    venv/bin/python scripts/page_test.py --url http://127.0.0.1:8080 [--key KEY]   # a server: what holds of any
+    venv/bin/python scripts/page_test.py --pictures DIR      # also screenshots
 
 The mock (Python's standard library) speaks the wire format of `POST /v1/chat/completions` with drafts and plays a
 simulated denoising: no model runs. Words in a question choose what goes wrong. It serves the page under the strictest
@@ -29,23 +29,23 @@ from playwright.sync_api import expect, sync_playwright
 PAGE = pathlib.Path(__file__).parent.parent / "crates/redraft-server/src/page/index.html"
 CANVAS, STEPS = 64, 12
 ANSWERS = [
-    "Tokyo is the capital of Japan. It has been the seat of the emperor since 1868, when the court moved there from Kyoto "
-    "and the city, until then called Edo, was given its present name.\n\nAbout fourteen million people live in the "
-    "prefecture, and more than twice as many in the whole of the region around the bay.",
-    "The capital of Japan is Tokyo, a city on the eastern coast of Honshu.\n\nIt was a fishing village named Edo for most "
-    "of its history. The shogun made it the place of his government in 1603, and by the eighteenth century more people "
-    "lived there than anywhere else on earth; only the name of a capital came later.",
+    "Tokyo is the capital of Japan. It has been the seat of the emperor since 1868, when the court moved there from "
+    "Kyoto and the city, until then called Edo, was given its present name.\n\nAbout fourteen million people live in "
+    "the prefecture, and more than twice as many in the whole of the region around the bay.",
+    "The capital of Japan is Tokyo, a city on the eastern coast of Honshu.\n\nIt was a fishing village named Edo for "
+    "most of its history. The shogun made it the place of his government in 1603, and by the eighteenth century more "
+    "people lived there than anywhere else on earth; only the name of a capital came later.",
 ]
 HOSTILE = "A tag <b id=injected>is text</b> and <img src=x onerror=alert(1)> too."
-PIECES = " the| of| river|ing| night|<|ed| was| 7| blue| Ki|ation| to|;| law|er| sea| and|qu| stone|es| if| 19| moon|ly".split("|")
+PIECES = " the| of| river|ing| night|<|ed| was| 7| blue| Ki|ation| to|;| law|er| sea| and|qu| stone|es| if".split("|")
 
 
 def tokens_of(text):
     return re.findall(r"\s?\w{1,7}|\s?[^\w\s]|\s", text)
 
 
-def denoising(text, seed):
-    """Yields `diffusion` objects and, after each canvas, its text."""
+def denoising(text, seed, masks):
+    """Yields `diffusion` objects and, after each canvas, its text. Noise is other tokens, or masks."""
     tokens = tokens_of(text)
     for canvas, start in enumerate(range(0, len(tokens), CANVAS)):
         part = tokens[start : start + CANVAS]
@@ -59,8 +59,11 @@ def denoising(text, seed):
                 other = rng.choice(PIECES)
                 state = "noise" if entropy > 1.3 else "draft" if entropy > 0.06 else "accepted"
                 shown = other if state == "noise" or (state == "draft" and rng.random() < 0.3) else token
+                if masks:
+                    state = "noise" if entropy > 0.6 else "accepted" if entropy > 0 else "committed"
+                    shown = "" if state == "noise" else token
                 p = max(0.05, 1 - entropy / 3)
-                alternatives = [{"text": shown, "p": p}, {"text": rng.choice(PIECES), "p": (1 - p) / 2}]
+                alternatives = [{"text": shown, "p": p}, {"text": token if other == shown else other, "p": (1 - p) / 2}]
                 positions.append({"text": shown, "state": state, "entropy": entropy, "alternatives": alternatives})
             mean = sum(p["entropy"] for p in positions) / len(positions)
             yield {"canvas": canvas, "step": step, "steps_max": STEPS, "positions": positions, "mean_entropy": mean}
@@ -94,18 +97,20 @@ class Mock(BaseHTTPRequestHandler):
             digest = lambda tag: base64.b64encode(
                 hashlib.sha256(re.search(f"<{tag}>(.*?)</{tag}>", html, re.S)[1].encode()).digest()).decode()
             policy = (f"default-src 'none'; connect-src 'self'; img-src data:; script-src 'sha256-{digest('script')}'; "
-                      f"style-src 'sha256-{digest('style')}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+                      f"style-src 'sha256-{digest('style')}'; "
+                      "base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
             return self.reply(200, html.encode(), "text/html; charset=utf-8", Content_Security_Policy=policy)
         if Mock.key and self.headers.get("Authorization") != f"Bearer {Mock.key}":
             return self.refuse(401, "no key")
-        model = {"id": "redraft-tiny", "object": "model", "created": 0, "owned_by": "redraft"}
+        model = {"id": "simulated", "object": "model", "created": 0, "owned_by": "redraft"}
         if self.path == "/v1/models":
             return self.reply(200, {"object": "list", "data": [model]})
         steps = {"name": "steps", "default": 48, "min": 1, "max": 4096, "about": "steps at most", "type": "integer"}
         t_min = {"name": "t_min", "default": 0.4, "min": 0.001, "max": 100, "about": "last temperature"}
         samplers = [{"name": "entropy-bound", "about": "accepts the easiest positions", "parameters": [steps, t_min]},
                     {"name": "threshold", "about": "reveals what is likely enough", "parameters": [steps]}]
-        self.reply(200, model | {"diffusion": {"sampler": "entropy-bound", "samplers": samplers, "canvas_length": CANVAS}})
+        diffusion = {"sampler": "entropy-bound", "samplers": samplers, "canvas_length": CANVAS}
+        self.reply(200, model | {"diffusion": diffusion})
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -124,14 +129,14 @@ class Mock(BaseHTTPRequestHandler):
         self.send_header("Connection", "close")
         self.end_headers()
         try:
-            self.stream(text, seed, question)
+            self.stream(text, seed, question, body.get("diffusion", {}).get("sampler") == "threshold")
         except (BrokenPipeError, ConnectionResetError):
             Mock.requests.append("gone")
         self.close_connection = True
 
-    def stream(self, text, seed, question):
+    def stream(self, text, seed, question, masks):
         n = 0
-        for n, event in enumerate(denoising(text, seed)):
+        for n, event in enumerate(denoising(text, seed, masks)):
             if isinstance(event, dict):
                 self.chunk({}, diffusion=event)
                 time.sleep(0.5 if "slow" in question else Mock.step_seconds)
@@ -140,14 +145,16 @@ class Mock(BaseHTTPRequestHandler):
             if n == 15 and "drop" in question:
                 return
             if n == 15 and "break" in question:
-                return self.send({"error": {"message": "out of memory", "type": "server_error", "param": None, "code": None}})
+                return self.send({"error": {"message": "out of memory", "type": "server_error", "param": None}})
         self.chunk({}, finish="stop")
         n_tokens = len(tokens_of(text))
-        self.send({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": n_tokens, "total_tokens": 9 + n_tokens}})
+        usage = {"prompt_tokens": 9, "completion_tokens": n_tokens, "total_tokens": 9 + n_tokens}
+        self.send({"choices": [], "usage": usage})
         self.wfile.write(b"data: [DONE]\n\n")
 
     def chunk(self, delta, finish=None, **more):
-        self.send({"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **more})
+        choice = {"index": 0, "delta": delta, "finish_reason": finish}
+        self.send({"object": "chat.completion.chunk", "choices": [choice], "usage": None, **more})
 
     def send(self, value):
         self.wfile.write(f"data: {json.dumps(value)}\n\n".encode())
@@ -163,7 +170,8 @@ class Browser:
     def open(self, width=1180, height=820, **context):
         page = self.chromium.new_context(viewport={"width": width, "height": height}, **context).new_page()
         page.set_default_timeout(60_000 if self.args.url else 8_000)
-        page.on("request", lambda r: r.url.startswith((self.url, "data:")) or self.problems.append(f"asked for {r.url}"))
+        foreign = lambda url: not url.startswith((self.url, "data:"))
+        page.on("request", lambda r: foreign(r.url) and self.problems.append(f"asked for {r.url}"))
         page.on("pageerror", lambda e: self.problems.append(f"error of the page: {e}"))
         page.on("console", lambda m: m.type == "error" and "Failed to load resource" not in m.text
                 and self.problems.append(f"console: {m.text}"))
@@ -174,7 +182,7 @@ class Browser:
 
     def picture(self, page, name):
         if self.args.pictures:
-            page.mouse.move(0, 0)
+            page.wait_for_timeout(300)  # colours settle
             page.screenshot(path=f"{self.args.pictures}/{name}.png")
 
 
@@ -202,7 +210,8 @@ def sends_and_goes_back(browser):
     final = shown(page)
     assert final.strip() and page.locator(".canvas span").count() == 0, "the answer ends as plain text"
     figures = page.locator(".figures").text_content()
-    assert re.fullmatch(r"[\d.]+ tokens/s · \d+ tokens · \d+ steps · [\d.]+ m?s to first draft · [\d.]+ m?s in all", figures), figures
+    form = r"[\d.]+ tokens/s · \d+ tokens · \d+ steps · [\d.]+ m?s to first draft · [\d.]+ m?s in all"
+    assert re.fullmatch(form, figures), figures
     slider = page.get_by_label("Step of the answer")
     slider.focus()
     page.keyboard.press("Home")
@@ -216,7 +225,7 @@ def sends_and_goes_back(browser):
 
 
 def compares_two_seeds(browser):
-    page = browser.open()
+    page = browser.open(width=1120, height=660)
     page.get_by_role("button", name="Compare").click()
     page.get_by_label("Close settings").click()
     ask(page, "What is the capital of Japan?")
@@ -228,13 +237,13 @@ def compares_two_seeds(browser):
     assert "seed 0" in abouts[0] and "seed 1" in abouts[1], abouts
     page.get_by_role("button", name="Continue").nth(1).click()
     assert "picked" in page.locator(".answer").nth(1).get_attribute("class")
-    browser.picture(page, "compare")
     return page
 
 
 def fits_a_phone(browser):
     page = browser.open(width=360, height=740)
-    wide = lambda: page.evaluate("Math.max(document.documentElement.scrollWidth, document.querySelector('main').scrollWidth)")
+    parts = "['html', 'main', 'aside', '.ask']"
+    wide = lambda: page.evaluate(f"Math.max(...{parts}.map(q => document.querySelector(q).scrollWidth))")
     assert wide() <= 360, "welcome is wider than the screen"
     browser.picture(page, "phone-welcome")
     ask(page, "What is the capital of Japan?")
@@ -285,8 +294,8 @@ def canvas_settles_in_place(browser):
     first = shown(page)
     expect(page.locator(".status")).to_contain_text("step 5/12")
     assert shown(page) != first and page.evaluate("window.kept.isConnected"), "spans are updated, not made anew"
-    states = page.evaluate("[...new Set([...document.querySelectorAll('.canvas span')].map(s => s.dataset.state))].sort()")
-    assert states == ["accepted", "draft", "noise"], states
+    states = page.evaluate("[...document.querySelectorAll('.canvas span')].map(s => s.dataset.state)")
+    assert sorted(set(states)) == ["accepted", "draft", "noise"], states
     browser.picture(page, "live")
     done(page)
     assert shown(page) == ANSWERS[0]
@@ -324,8 +333,8 @@ def stops(browser):
                 break
             time.sleep(0.1)
         assert "gone" in Mock.requests, "the request is aborted"
-    page.get_by_label("Message", exact=True).fill("slow")
-    assert [m["role"] for m in Mock.requests[0]["messages"]] == ["user"], "what has no answer is no part of the conversation"
+        asked = [m["role"] for m in Mock.requests[0]["messages"]]
+        assert asked == ["user"], "a question without an answer is no part of the conversation"
 
 
 def shows_errors(browser):
@@ -361,11 +370,12 @@ def asks_for_the_key(browser):
     expect(page.locator(".problem")).to_contain_text("API key")
     field.fill("secret")
     page.keyboard.press("Enter")
-    expect(page.locator("#model-name")).to_have_text("redraft-tiny")
+    expect(page.locator("#model-name")).to_have_text("simulated")
     page.get_by_role("button", name="Try again").click()
     done(page)
     assert shown(page) == ANSWERS[0]
-    assert page.evaluate("[sessionStorage.getItem('key'), JSON.stringify(localStorage).includes('secret')]") == ["secret", False]
+    assert page.evaluate("sessionStorage.getItem('key')") == "secret"
+    assert "secret" not in page.evaluate("JSON.stringify(localStorage)")
 
 
 def settings_travel(browser):
@@ -388,14 +398,15 @@ def settings_travel(browser):
     done(page)
     first, second = Mock.requests
     assert first == {
-        "model": "redraft-tiny", "stream": True, "stream_options": {"include_usage": True, "include_drafts": True},
+        "model": "simulated", "stream": True, "stream_options": {"include_usage": True, "include_drafts": True},
         "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"}],
         "max_tokens": 99, "seed": 4, "diffusion": {"sampler": "entropy-bound", "steps": 7, "t_min": 0.5},
     }, first
     assert [m["content"] for m in second["messages"]] == ["Be brief.", "hello", ANSWERS[0], "and then?"], "history"
     page.get_by_role("button", name="Again").last.click()
     done(page)
-    assert Mock.requests[2]["seed"] == 5 and Mock.requests[2]["messages"] == second["messages"] and shown(page, 1) == ANSWERS[1]
+    again = Mock.requests[2]
+    assert again["seed"] == 5 and again["messages"] == second["messages"] and shown(page, 1) == ANSWERS[1]
     page.get_by_role("button", name="New").click()
     assert page.locator(".turn").count() == 0 and page.locator("#welcome").is_visible()
 
@@ -403,9 +414,30 @@ def settings_travel(browser):
 def compare_uses_both_forms(browser):
     page = compares_two_seeds(browser)
     assert sorted(r["seed"] for r in Mock.requests) == [0, 1] and (shown(page, 0), shown(page, 1)) == tuple(ANSWERS)
+    sliders = page.get_by_label("Step of the answer")
+    for i, step in (0, 4), (1, 6):
+        sliders.nth(i).fill(str(step))
+    page.locator(".canvas").first.locator("span").nth(27).hover()
+    browser.picture(page, "page")
     ask(page, "and?")
     done(page)
     assert [m["content"] for m in Mock.requests[-1]["messages"]][1] == ANSWERS[1], "the picked answer is continued"
+
+
+def compares_two_samplers(browser):
+    page = browser.open()
+    page.get_by_role("button", name="Compare").click()
+    page.get_by_label("Sampler").nth(1).select_option("threshold")
+    page.get_by_label("Seed", exact=True).nth(1).fill("0")
+    ask(page, "What is the capital of Japan?")
+    done(page)
+    assert {r["diffusion"]["sampler"] for r in Mock.requests} == {"entropy-bound", "threshold"}
+    assert shown(page, 0) == shown(page, 1) == ANSWERS[0]
+    page.get_by_label("Step of the answer").nth(1).fill("5")
+    states = page.locator(".answer").nth(1).locator(".canvas span").evaluate_all(
+        "spans => spans.map(s => [s.dataset.state, s.textContent])")
+    assert {s for s, _ in states} == {"noise", "accepted", "committed"}
+    assert {text for s, text in states if s == "noise"} == {"░"}, "masks without a text are drawn"
 
 
 def long_answers_stay_whole(browser):
@@ -435,7 +467,7 @@ def text_is_text(browser):
 
 ANY = [sends_and_goes_back, compares_two_seeds, fits_a_phone, follows_dark_and_light, can_be_used_with_keys_alone]
 MOCKED = [canvas_settles_in_place, hover_and_keys_tell_entropy, stops, shows_errors, asks_for_the_key, settings_travel,
-          compare_uses_both_forms, long_answers_stay_whole, text_is_text]
+          compare_uses_both_forms, compares_two_samplers, long_answers_stay_whole, text_is_text]
 
 
 def main():
