@@ -76,6 +76,7 @@ class Mock(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     def reset():
         Mock.key, Mock.busy, Mock.step_seconds, Mock.requests = None, 0, 0.02, []
+        Mock.gate = threading.Event()  # answers to a question with "hold" wait for it at their fifth step
 
     def log_message(self, *args):
         pass
@@ -105,12 +106,14 @@ class Mock(BaseHTTPRequestHandler):
         model = {"id": "simulated", "object": "model", "created": 0, "owned_by": "redraft"}
         if self.path == "/v1/models":
             return self.reply(200, {"object": "list", "data": [model]})
-        steps = {"name": "steps", "default": 48, "min": 1, "max": 4096, "about": "steps at most", "type": "integer"}
-        t_min = {"name": "t_min", "default": 0.4, "min": 0.001, "max": 100, "about": "last temperature"}
-        samplers = [{"name": "entropy-bound", "about": "accepts the easiest positions", "parameters": [steps, t_min]},
-                    {"name": "threshold", "about": "reveals what is likely enough", "parameters": [steps]}]
-        diffusion = {"sampler": "entropy-bound", "samplers": samplers, "canvas_length": CANVAS}
-        self.reply(200, model | {"diffusion": diffusion})
+        parameter = lambda name, preset, least, most, kind, text: {
+            "name": name, "default": preset, "minimum": least, "maximum": most, "type": kind, "description": text}
+        steps = parameter("steps", 48, 1, 4096, "integer", "denoising steps of a canvas at most")
+        t_min = parameter("t_min", 0.4, 0.001, 100, "number", "temperature that the schedule approaches")
+        samplers = [{"name": "entropy-bound", "description": "accepts the easiest positions", "parameters": [steps, t_min]},
+                    {"name": "threshold", "description": "reveals what is likely enough", "parameters": [steps]}]
+        diffusion = {"sampler": "entropy-bound", "samplers": samplers}
+        self.reply(200, model | {"canvas_length": CANVAS, "diffusion": diffusion})
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -140,6 +143,8 @@ class Mock(BaseHTTPRequestHandler):
             if isinstance(event, dict):
                 self.chunk({}, diffusion=event)
                 time.sleep(0.5 if "slow" in question else Mock.step_seconds)
+                if n == 4 and "hold" in question:
+                    Mock.gate.wait(20)
             else:
                 self.chunk({"content": event})
             if n == 15 and "drop" in question:
@@ -286,17 +291,23 @@ def can_be_used_with_keys_alone(browser):
 
 
 def canvas_settles_in_place(browser):
-    Mock.step_seconds = 0.25
+    Mock.step_seconds = 0.35
     page = browser.open()
-    ask(page, "What is the capital of Japan?")
-    page.wait_for_selector(".canvas span")
+    ask(page, "hold the fifth step")
+    expect(page.locator(".status")).to_contain_text("step 1/12")
     page.evaluate("window.kept = document.querySelector('.canvas span')")
     first = shown(page)
-    expect(page.locator(".status")).to_contain_text("step 5/12")
+    expect(page.locator(".status")).to_contain_text("step 5/12", timeout=15_000)
     assert shown(page) != first and page.evaluate("window.kept.isConnected"), "spans are updated, not made anew"
     states = page.evaluate("[...document.querySelectorAll('.canvas span')].map(s => s.dataset.state)")
     assert sorted(set(states)) == ["accepted", "draft", "noise"], states
     browser.picture(page, "live")
+    slider = page.get_by_label("Step of the answer")
+    slider.fill("0")
+    assert shown(page) == first, "one can look back while the answer is written"
+    slider.fill(slider.get_attribute("max"))
+    Mock.step_seconds = 0.02
+    Mock.gate.set()
     done(page)
     assert shown(page) == ANSWERS[0]
 
