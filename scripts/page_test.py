@@ -285,6 +285,11 @@ def can_be_used_with_keys_alone(browser):
     browser.picture(page, "help")
     page.keyboard.press("Escape")
     assert not page.get_by_text("wall tokens per second").is_visible()
+    page.get_by_role("button", name="Settings", exact=True).focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Close settings")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name="Settings", exact=True)).to_be_focused()
 
 
 # Checks that need the mock ------------------------------------------------------------------------------------------
@@ -418,7 +423,9 @@ def settings_travel(browser):
     done(page)
     again = Mock.requests[2]
     assert again["seed"] == 5 and again["messages"] == second["messages"] and shown(page, 1) == ANSWERS[1]
+    ask(page, "slow")
     page.get_by_role("button", name="New").click()
+    done(page)
     assert page.locator(".turn").count() == 0 and page.locator("#welcome").is_visible()
 
 
