@@ -75,7 +75,7 @@ class Mock(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     def reset():
-        Mock.key, Mock.busy, Mock.step_seconds, Mock.requests = None, 0, 0.02, []
+        Mock.key, Mock.busy, Mock.step_seconds, Mock.requests, Mock.gone = None, 0, 0.02, [], 0
         Mock.gate = threading.Event()  # answers to a question with "hold" wait for it at their fifth step
 
     def log_message(self, *args):
@@ -134,7 +134,7 @@ class Mock(BaseHTTPRequestHandler):
         try:
             self.stream(text, seed, question, body.get("diffusion", {}).get("sampler") == "threshold")
         except (BrokenPipeError, ConnectionResetError):
-            Mock.requests.append("gone")
+            Mock.gone += 1
         self.close_connection = True
 
     def stream(self, text, seed, question, masks):
@@ -337,20 +337,19 @@ def hover_and_keys_tell_entropy(browser):
 
 def stops(browser):
     page = browser.open()
-    for stop in (lambda: page.keyboard.press("Escape"), lambda: page.get_by_role("button", name="Stop").click()):
-        Mock.requests = []
+    ways = [lambda: page.keyboard.press("Escape"), lambda: page.get_by_role("button", name="Stop").click()]
+    for n, stop in enumerate(ways, 1):
         ask(page, "slow, please")
-        page.wait_for_selector(".answer:last-child .canvas span")
+        page.wait_for_selector(".turn:last-child .canvas span")
         stop()
         done(page)
         assert page.locator(".figures").last.text_content().startswith("stopped")
-        for _ in range(40):
-            if "gone" in Mock.requests:
-                break
-            time.sleep(0.1)
-        assert "gone" in Mock.requests, "the request is aborted"
-        asked = [m["role"] for m in Mock.requests[0]["messages"]]
-        assert asked == ["user"], "a question without an answer is no part of the conversation"
+        ends = time.monotonic() + 10
+        while Mock.gone < n and time.monotonic() < ends:
+            time.sleep(0.05)
+        assert Mock.gone == n, "the request is aborted"
+    asked = [m["role"] for m in Mock.requests[1]["messages"]]
+    assert asked == ["user"], "a question without an answer is no part of the conversation"
 
 
 def shows_errors(browser):
