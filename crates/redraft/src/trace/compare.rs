@@ -173,8 +173,8 @@ pub fn compare(golden: &TraceFile, candidate: &TraceFile, limits: &Limits) -> Re
                 let note = Some(format!("shape {:?}, golden {:?}", c.shape, g.shape));
                 rows.push(Row { note, ..Row::unjudged(name) });
             }
-            Some(Pair { golden: g, candidate: c, whole }) => {
-                let kind = Kind::of(name, &g, whole);
+            Some(Pair { golden: g, candidate: c, shape, whole }) => {
+                let kind = Kind::of(name, &g, shape, whole);
                 let mut row = judge.row(name, &g.data.to_f64(), &c.data.to_f64(), kind, bounds);
                 if !whole {
                     // Decimals have no last place of f32.
@@ -200,11 +200,12 @@ pub fn compare_rows(golden: &TraceFile, candidate: &TraceFile, limits: &Limits) 
     for (name, bounds, pair) in in_order(golden, candidate, limits) {
         // Of what is printed rows are not whole.
         let both = pair.filter(|p| p.whole && p.golden.data.len() == p.candidate.data.len());
-        let Some(Pair { golden: g, candidate: c, .. }) = both.filter(|p| !p.golden.data.is_empty()) else {
+        let Some(Pair { golden: g, candidate: c, shape, .. }) = both.filter(|p| !p.golden.data.is_empty())
+        else {
             continue;
         };
-        let (a, b, kind) = (g.data.to_f64(), c.data.to_f64(), Kind::of(name, &g, true));
-        let len = kind.row_len(&g.shape, a.len());
+        let (a, b, kind) = (g.data.to_f64(), c.data.to_f64(), Kind::of(name, &g, shape, true));
+        let len = kind.row_len(shape, a.len());
         let each = a.chunks(len).zip(b.chunks(len)).enumerate();
         rows.extend(each.map(|(i, (a, b))| Row { row: Some(i), ..judge.row(name, a, b, kind, bounds) }));
     }
@@ -215,6 +216,8 @@ pub fn compare_rows(golden: &TraceFile, candidate: &TraceFile, limits: &Limits) 
 struct Pair<'a> {
     golden: Cow<'a, Tensor>,
     candidate: Cow<'a, Tensor>,
+    /// The golden's, or the candidate's where the golden is a run of numbers without one; empty where both are.
+    shape: &'a [usize],
     /// None of the two is printed.
     whole: bool,
 }
@@ -235,6 +238,12 @@ fn in_order<'a>(
                 Some(Given::Printed(p)) => Some(p),
                 _ => None,
             };
+            let shaped = |file: &TraceFile| file.given.get(name) != Some(&Given::Flat);
+            let shape = match (shaped(golden), shaped(candidate)) {
+                (true, _) => &golden.tensors[name].shape[..],
+                (false, true) => &c.shape,
+                (false, false) => &[],
+            };
             let (mut g, mut c) = (Cow::Borrowed(&golden.tensors[name]), Cow::Borrowed(c));
             let (of_g, of_c) = (printed(golden), printed(candidate));
             match (of_g, of_c) {
@@ -242,7 +251,7 @@ fn in_order<'a>(
                 (None, Some(p)) => g = p.pick(&g).map_or(g, Cow::Owned),
                 _ => {}
             }
-            Pair { golden: g, candidate: c, whole: of_g.is_none() && of_c.is_none() }
+            Pair { golden: g, candidate: c, shape, whole: of_g.is_none() && of_c.is_none() }
         });
         (name.as_str(), limits.of(name, trajectory), pair)
     })
@@ -259,11 +268,11 @@ enum Kind {
 }
 
 impl Kind {
-    /// Of logits that are printed not all tokens are there.
-    fn of(name: &str, golden: &Tensor, whole: bool) -> Kind {
+    /// By the shape of the pair. Of logits that are printed not all tokens are there.
+    fn of(name: &str, golden: &Tensor, shape: &[usize], whole: bool) -> Kind {
         let (_, bare, layer) = split_layer(name);
         let logits = layer.is_none() && ["logits", "result_output", "raw_logits"].contains(&bare);
-        match golden.shape.last() {
+        match shape.last() {
             _ if golden.data.is_int() => Kind::Integers,
             Some(&v) if logits && whole && v > 0 => Kind::Logits(v),
             _ => Kind::Numbers,
@@ -490,6 +499,30 @@ mod tests {
         // p = (e^2, e, 1) / z against the same turned round: the sum of p (x - y) = 2 (e^2 - 1) / z.
         let (e, kl) = (1f64.exp(), rows[10].tokens.unwrap().kl_max);
         assert!((kl - 2.0 * (e * e - 1.0) / (e * e + e + 1.0)).abs() < 1e-12, "{kl}");
+    }
+
+    /// Two rows of three tokens, of which the second one's largest differs.
+    #[test]
+    fn numbers_without_a_shape_take_the_shape_of_the_other_side() {
+        let x = |last: f32| Elements::F32(vec![1.0, 2.0, 3.0, 3.0, 2.0, last]);
+        let shaped = |last| file(&[("logits", vec![2, 3], x(last)), ("l_out-0", vec![1, 3, 2], x(last))]);
+        let flat = |last| {
+            let mut f = file(&[("logits", vec![6], x(last)), ("l_out-0", vec![6], x(last))]);
+            f.given.extend(["logits", "l_out-0"].map(|n| (n.to_string(), Given::Flat)));
+            f
+        };
+        let limits = Preset::Quant.into();
+        let found = |golden: &TraceFile, candidate: &TraceFile| {
+            let tensor = compare(golden, candidate, &limits).rows.pop().unwrap();
+            let rows = compare_rows(golden, candidate, &limits);
+            let n = |name: &str| rows.iter().filter(|r| r.name == name).count();
+            (tensor.argmax, tensor.tokens.is_some(), n("l_out-0"), n("logits"))
+        };
+        let same_of_two = (Some((1, 2)), true, 3, 2);
+        assert_eq!(found(&shaped(1.0), &flat(4.0)), same_of_two);
+        assert_eq!(found(&flat(1.0), &shaped(4.0)), same_of_two);
+        // Nobody says how many tokens there are.
+        assert_eq!(found(&flat(1.0), &flat(4.0)), (None, false, 1, 1));
     }
 
     #[test]
