@@ -169,11 +169,8 @@ pub fn compare(golden: &TraceFile, candidate: &TraceFile, limits: &Limits) -> Re
         match pair {
             None if is_input(name) || OTHER_PRECISIONS.contains(&name) => {}
             None => missing.push(name.to_string()),
-            Some(Pair { golden: g, candidate: c, .. }) if g.data.len() != c.data.len() => {
-                let note = Some(format!("shape {:?}, golden {:?}", c.shape, g.shape));
-                rows.push(Row { note, ..Row::unjudged(name) });
-            }
-            Some(Pair { golden: g, candidate: c, shape, whole }) => {
+            Some(Err(note)) => rows.push(Row { note: Some(note), ..Row::unjudged(name) }),
+            Some(Ok(Pair { golden: g, candidate: c, shape, whole })) => {
                 let kind = Kind::of(name, &g, shape, whole);
                 let mut row = judge.row(name, &g.data.to_f64(), &c.data.to_f64(), kind, bounds);
                 if !whole {
@@ -199,11 +196,10 @@ pub fn compare_rows(golden: &TraceFile, candidate: &TraceFile, limits: &Limits) 
     let mut rows = Vec::new();
     for (name, bounds, pair) in in_order(golden, candidate, limits) {
         // Of what is printed rows are not whole.
-        let both = pair.filter(|p| p.whole && p.golden.data.len() == p.candidate.data.len());
-        let Some(Pair { golden: g, candidate: c, shape, .. }) = both.filter(|p| !p.golden.data.is_empty())
-        else {
+        let Some(Ok(Pair { golden: g, candidate: c, shape, whole: true })) = pair else { continue };
+        if g.data.is_empty() {
             continue;
-        };
+        }
         let (a, b, kind) = (g.data.to_f64(), c.data.to_f64(), Kind::of(name, &g, shape, true));
         let len = kind.row_len(shape, a.len());
         let each = a.chunks(len).zip(b.chunks(len)).enumerate();
@@ -212,7 +208,7 @@ pub fn compare_rows(golden: &TraceFile, candidate: &TraceFile, limits: &Limits) 
     rows
 }
 
-/// A tensor of the golden and the candidate's; of one that one of the two prints the same elements of both.
+/// A tensor of the golden and the candidate's, of as many elements; of one that is printed those that are.
 struct Pair<'a> {
     golden: Cow<'a, Tensor>,
     candidate: Cow<'a, Tensor>,
@@ -222,37 +218,63 @@ struct Pair<'a> {
     whole: bool,
 }
 
-/// The golden's tensors in execution order: name, limits, and the pair where the candidate has it.
+impl<'a> Pair<'a> {
+    /// # Errors
+    /// In words: two tensors whose elements do not belong together.
+    fn of(
+        (g, of_g): (&'a Tensor, Option<&'a Given>),
+        (c, of_c): (&'a Tensor, Option<&'a Given>),
+    ) -> Result<Pair<'a>, String> {
+        let borrowed = |g, c| Some((Cow::Borrowed(g), Cow::Borrowed(c)));
+        let elements = match (of_g, of_c) {
+            (Some(Given::Printed(p)), Some(Given::Printed(q))) => {
+                if p.shape == q.shape && p.shown != q.shown {
+                    return Err(format!(
+                        "of shape {:?} other elements are printed than of the golden",
+                        q.shape
+                    ));
+                }
+                borrowed(g, c).filter(|_| p.shape == q.shape)
+            }
+            (Some(Given::Printed(p)), _) => p.pick(c).map(|c| (Cow::Borrowed(g), Cow::Owned(c))),
+            (_, Some(Given::Printed(p))) => p.pick(g).map(|g| (Cow::Owned(g), Cow::Borrowed(c))),
+            _ => borrowed(g, c),
+        };
+        let Some((golden, candidate)) = elements.filter(|(g, c)| g.data.len() == c.data.len()) else {
+            return Err(format!("shape {:?}, golden {:?}", shape_of(c, of_c), shape_of(g, of_g)));
+        };
+        let shape = match (of_g, of_c) {
+            (Some(Given::Flat), Some(Given::Flat)) => &[],
+            (Some(Given::Flat), _) => shape_of(c, of_c),
+            _ => shape_of(g, of_g),
+        };
+        let whole = ![of_g, of_c].iter().any(|given| matches!(given, Some(Given::Printed(_))));
+        Ok(Pair { golden, candidate, shape, whole })
+    }
+}
+
+/// The shape of a tensor, of one that is printed that of the whole.
+fn shape_of<'a>(t: &'a Tensor, given: Option<&'a Given>) -> &'a [usize] {
+    match given {
+        Some(Given::Printed(p)) => &p.shape,
+        _ => &t.shape,
+    }
+}
+
+/// The golden's tensors in execution order: name, limits, and the pair where the candidate has it, or why it is none.
 fn in_order<'a>(
     golden: &'a TraceFile,
     candidate: &'a TraceFile,
     limits: &Limits,
-) -> impl Iterator<Item = (&'a str, Bounds, Option<Pair<'a>>)> {
+) -> impl Iterator<Item = (&'a str, Bounds, Option<Result<Pair<'a>, String>>)> {
     let mut names: Vec<&String> = golden.tensors.keys().collect();
     names.sort_by_key(|n| place(n));
     let trajectory = golden.tensors.contains_key("step_left");
     names.into_iter().map(move |name| {
-        let alias = (name == "logits").then(|| candidate.tensors.get("result_output")).flatten();
-        let pair = candidate.tensors.get(name).or(alias).map(|c| {
-            let printed = |file: &'a TraceFile| match file.given.get(name) {
-                Some(Given::Printed(p)) => Some(p),
-                _ => None,
-            };
-            let shaped = |file: &TraceFile| file.given.get(name) != Some(&Given::Flat);
-            let shape = match (shaped(golden), shaped(candidate)) {
-                (true, _) => &golden.tensors[name].shape[..],
-                (false, true) => &c.shape,
-                (false, false) => &[],
-            };
-            let (mut g, mut c) = (Cow::Borrowed(&golden.tensors[name]), Cow::Borrowed(c));
-            let (of_g, of_c) = (printed(golden), printed(candidate));
-            match (of_g, of_c) {
-                (Some(p), None) => c = p.pick(&c).map_or(c, Cow::Owned),
-                (None, Some(p)) => g = p.pick(&g).map_or(g, Cow::Owned),
-                _ => {}
-            }
-            Pair { golden: g, candidate: c, shape, whole: of_g.is_none() && of_c.is_none() }
-        });
+        let of = |file: &'a TraceFile, name: &str| Some((file.tensors.get(name)?, file.given.get(name)));
+        let alias = if name == "logits" { "result_output" } else { name };
+        let theirs = of(candidate, name).or_else(|| of(candidate, alias));
+        let pair = of(golden, name).zip(theirs).map(|(g, c)| Pair::of(g, c));
         (name.as_str(), limits.of(name, trajectory), pair)
     })
 }
@@ -386,7 +408,7 @@ fn ulps(a: f32, b: f32) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Elements;
+    use super::super::{Elements, Printed};
     use super::*;
 
     fn file(tensors: &[(&str, Vec<usize>, Elements)]) -> TraceFile {
@@ -523,6 +545,42 @@ mod tests {
         assert_eq!(found(&flat(1.0), &shaped(4.0)), same_of_two);
         // Nobody says how many tokens there are.
         assert_eq!(found(&flat(1.0), &flat(4.0)), (None, false, 1, 1));
+    }
+
+    #[test]
+    fn printed_elements_of_other_places_are_not_compared() {
+        let printed = |shape: &[usize], shown: &[&[usize]]| {
+            let p = Printed {
+                shape: shape.to_vec(),
+                shown: shown.iter().map(|s| s.to_vec()).collect(),
+                half_unit: 5e-5,
+                sum: None,
+            };
+            let n = shown.iter().map(|s| s.len()).product();
+            let mut f = file(&[("l_out-0", vec![n], Elements::F64(vec![1.0; n]))]);
+            f.given.insert("l_out-0".into(), Given::Printed(p));
+            f
+        };
+        let whole = |shape: &[usize], n| file(&[("l_out-0", shape.to_vec(), Elements::F32(vec![1.0; n]))]);
+        let judged = |golden: &TraceFile, candidate: &TraceFile| {
+            let report = compare(golden, candidate, &Preset::Half.into());
+            (report.ok, report.rows[0].note.clone().unwrap())
+        };
+        let golden = printed(&[4, 6], &[&[0, 3], &[0, 5]]);
+        let note = |ok, text: &str| (ok, text.to_string());
+        let compared = note(true, "of the elements that are printed");
+        assert_eq!(judged(&golden, &golden), compared);
+        assert_eq!(judged(&golden, &whole(&[4, 6], 24)), compared);
+        assert_eq!(judged(&whole(&[4, 6], 24), &golden), compared);
+        // As many elements that are printed, or in the whole tensor as are printed.
+        let other = printed(&[6, 4], &[&[0, 5], &[0, 3]]);
+        assert_eq!(judged(&golden, &other), note(false, "shape [6, 4], golden [4, 6]"));
+        let more = printed(&[4, 6], &[&[0, 3], &[0, 4]]);
+        let said = "of shape [4, 6] other elements are printed than of the golden";
+        assert_eq!(judged(&golden, &more), note(false, said));
+        assert_eq!(judged(&golden, &whole(&[2, 2], 4)), note(false, "shape [2, 2], golden [4, 6]"));
+        assert_eq!(judged(&whole(&[2, 2], 4), &golden), note(false, "shape [4, 6], golden [2, 2]"));
+        assert!(compare_rows(&golden, &golden, &Preset::Half.into()).is_empty());
     }
 
     #[test]
