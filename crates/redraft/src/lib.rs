@@ -14,6 +14,7 @@ pub mod error;
 pub mod evaluate;
 mod file_type;
 pub mod fill;
+pub mod importance;
 mod layers;
 pub mod model;
 mod partial;

@@ -11,9 +11,9 @@ use sha2::{Digest as _, Sha256};
 
 use crate::Error;
 use crate::arch::{Arch, ArchSpec, Shape, arch_of};
-use crate::convert::ImportanceCollector;
 use crate::diagnose::Applied;
 use crate::engine::Session;
+use crate::importance::ImportanceCollector;
 use crate::sampler::{EDIT, Params, SamplerSpec, names_commands};
 use crate::tokenizer::Tokenizer;
 use crate::weights::WeightLoader;

@@ -472,7 +472,7 @@ fn imatrix(
     }
     bar.finish();
     let mut collector = model.take_importance().unwrap_or_default();
-    answers.iter().for_each(|a| collector.answered(a));
+    answers.iter().for_each(|a| collector.answered(a.canvases.iter().map(|c| c.steps)));
     let steps = answers.iter().flat_map(|a| &a.canvases).map(|c| c.steps).sum();
     let name = |path: &PathBuf| path.display().to_string();
     let datasets = vec![args.prompts.as_ref().map_or_else(|| "prompt".into(), name)];
