@@ -314,6 +314,11 @@ impl Model {
         self.collector = Some(ImportanceCollector::default());
     }
 
+    /// What collects; none where nothing is to be collected.
+    pub fn importance(&mut self) -> Option<&mut ImportanceCollector> {
+        self.collector.as_mut()
+    }
+
     /// What was collected so far, and ends it; none where nothing was to be collected.
     pub fn take_importance(&mut self) -> Option<ImportanceCollector> {
         self.collector.take()
