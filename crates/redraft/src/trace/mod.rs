@@ -1,7 +1,8 @@
 //! Traces: files of taps and recorded generations, runs that repeat a golden, and comparison.
 //!
-//! The format is safetensors (files of other programs are read in others, too); tensor names are those of llama.cpp's graph (`attn_norm-0`, `Kcur_pos-3`,
-//! `l_out-29`, `logits`), prefixed by the pass (`enc/`, `enc2/`, `dec/`) where a file holds several.
+//! The format is safetensors (files of other programs are read in others, too); tensor names are those of llama.cpp's
+//! graph (`attn_norm-0`, `Kcur_pos-3`, `l_out-29`, `logits`), prefixed by the pass (`enc/`, `enc2/`, `dec/`) where a file
+//! holds several.
 
 mod compare;
 mod file;
