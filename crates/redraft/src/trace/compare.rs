@@ -160,8 +160,8 @@ pub(crate) fn place(name: &str) -> (usize, i64, usize, &str) {
     }
 }
 
-/// Compares every tensor of `golden` that `candidate` has. A golden tensor `logits` is matched by a
-/// candidate's `logits` or `result_output`.
+/// Compares every tensor of `golden` that `candidate` has, by names: those of other programs become ours where
+/// [`TraceFile::open_any`] reads their files.
 pub fn compare(golden: &TraceFile, candidate: &TraceFile, limits: &Limits) -> Report {
     let judge = Judge { preset: limits.preset };
     let (mut rows, mut missing) = (Vec::new(), Vec::new());
@@ -271,10 +271,8 @@ fn in_order<'a>(
     names.sort_by_key(|n| place(n));
     let trajectory = golden.tensors.contains_key("step_left");
     names.into_iter().map(move |name| {
-        let of = |file: &'a TraceFile, name: &str| Some((file.tensors.get(name)?, file.given.get(name)));
-        let alias = if name == "logits" { "result_output" } else { name };
-        let theirs = of(candidate, name).or_else(|| of(candidate, alias));
-        let pair = of(golden, name).zip(theirs).map(|(g, c)| Pair::of(g, c));
+        let of = |file: &'a TraceFile| Some((file.tensors.get(name)?, file.given.get(name)));
+        let pair = of(golden).zip(of(candidate)).map(|(g, c)| Pair::of(g, c));
         (name.as_str(), limits.of(name, trajectory), pair)
     })
 }

@@ -3,7 +3,7 @@
 use redraft_gguf::Shown;
 use safetensors::Dtype;
 
-use super::zip;
+use super::{file_name, zip};
 use crate::Error;
 use crate::trace::{Elements, Tensor, TraceFile};
 
@@ -68,7 +68,7 @@ pub(super) fn read(bytes: &[u8], name: &str) -> Result<TraceFile, Error> {
 pub(super) fn read_one(bytes: &[u8], name: &str) -> Result<TraceFile, Error> {
     let mut file = TraceFile { name: name.to_string(), ..TraceFile::default() };
     let array = array(bytes, u64::MAX).map_err(|e| file.wrong(e))?;
-    let base = name.rsplit(['/', '\\']).next().unwrap_or(name);
+    let base = file_name(name);
     file.tensors.insert(base.strip_suffix(".npy").unwrap_or(base).to_string(), array);
     Ok(file)
 }
