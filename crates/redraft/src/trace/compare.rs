@@ -601,7 +601,10 @@ mod tests {
         assert_eq!((by("logits").ok, by("logits").argmax), (false, Some((0, 1))));
         let nan = file(&[("logits", vec![1, 2], Elements::F32(vec![f32::NAN, 1.0]))]);
         assert!(!compare(&golden, &nan, &Preset::Quant.into()).ok);
-        let loose = Limits { one_minus_cos: 2.0, nmse: 1e9, all: false, ..Preset::Quant.into() };
+        let loose = Limits {
+            bounds: Bounds { one_minus_cos: 2.0, nmse: 1e9, max_abs: None },
+            ..Preset::Quant.into()
+        };
         assert!(!compare(&nan, &c, &loose).ok, "a golden with NaN judges nothing");
         let floats = file(&[("accepted", vec![2], Elements::F32(vec![1.0, 1.0]))]);
         assert_eq!(compare(&golden, &floats, &Preset::Half.into()).rows[0].different, Some((1, 2)));

@@ -20,7 +20,7 @@ pub(crate) use compare::{is_input, place};
 pub use file::{Elements, Tensor, TraceFile};
 pub use foreign::NameMap;
 pub use like::{golden_name, like};
-pub use limits::{Bounds, Limits, OwnLimits, Preset, fits};
+pub use limits::{Bounds, Limits, OwnLimits, Preset, name_fits};
 pub(crate) use name::in_pass;
 pub use name::split_layer;
 pub(crate) use printed::has_rows;
