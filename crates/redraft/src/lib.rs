@@ -7,6 +7,7 @@ pub mod chat;
 pub mod constrain;
 pub mod convert;
 pub mod diagnose;
+mod distribution;
 pub mod doctor;
 mod embedded;
 pub mod engine;

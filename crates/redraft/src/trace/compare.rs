@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 
 use super::{Bounds, Given, Limits, Preset, Tensor, TraceFile, split_layer};
+use crate::distribution::{divergence, largest};
 
 /// One compared tensor, or one row of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -50,30 +51,14 @@ impl Tokens {
     fn of(golden: &[f64], candidate: &[f64], vocab: usize) -> Tokens {
         let (mut sum, mut max, mut shared, mut all, mut rows) = (0.0, 0.0f64, 0usize, 0usize, 0usize);
         for (g, c) in golden.chunks(vocab).zip(candidate.chunks(vocab)) {
-            let (p, q) = (log_softmax(g), log_softmax(c));
-            let kl = p.iter().zip(&q).map(|(p, q)| p.exp() * (p - q)).sum::<f64>().max(0.0);
+            let kl = divergence(g, c);
             (sum, max) = (sum + kl, max.max(kl));
-            let (g, c) = (largest(g), largest(c));
+            let (g, c) = (largest(g, 5), largest(c, 5));
             shared += g.iter().filter(|id| c.contains(id)).count();
             (all, rows) = (all + g.len(), rows + 1);
         }
         Tokens { kl_mean: sum / rows as f64, kl_max: max, top5: shared as f64 / all as f64 }
     }
-}
-
-/// Logarithms of the probabilities.
-fn log_softmax(x: &[f64]) -> Vec<f64> {
-    let m = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let z = x.iter().map(|x| (x - m).exp()).sum::<f64>().ln();
-    x.iter().map(|x| x - m - z).collect()
-}
-
-/// The places of the five largest numbers, the first among equals.
-fn largest(x: &[f64]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..x.len()).collect();
-    order.sort_by(|&a, &b| x[b].total_cmp(&x[a]));
-    order.truncate(5);
-    order
 }
 
 /// A comparison, rows in execution order.
