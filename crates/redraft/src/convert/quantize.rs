@@ -6,8 +6,9 @@ use std::sync::{Mutex, PoisonError};
 
 use redraft_gguf::{BlockCodec, DType, Encoder, Gguf, GgufError, GgufWriter, Metadata, TensorInfo, codec};
 
-use super::{Importance, Recipe};
+use super::Recipe;
 use crate::Error;
+use crate::importance::Importance;
 use crate::partial::Partial;
 
 /// Weights that one thread encodes at a time, as whole rows. Sums of errors are made over as many, so that they do not
