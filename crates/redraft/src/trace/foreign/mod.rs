@@ -40,6 +40,9 @@ const ALIASES: [(&str, &str); 3] = [("result_output", "logits"), ("embd", "inp_e
 /// Files of a folder that are read.
 const MAX_FILES: usize = 4096;
 
+/// Bytes that the tensors of a folder may take beside eight times those of its files, as much as packed numbers unpack to.
+const ROOM: u64 = 256 << 20;
+
 fn is_safetensors(bytes: &[u8]) -> bool {
     let header = bytes.first_chunk().map(|&n| u64::from_le_bytes(n));
     bytes.get(8) == Some(&b'{') && header.is_some_and(|n| n <= bytes.len() as u64 - 8)
@@ -114,8 +117,10 @@ fn folder(path: &Path, map: &NameMap) -> Result<TraceFile, Error> {
     }
     paths.sort();
     let mut all = TraceFile::default();
+    let (mut read_bytes, mut taken) = (0u64, 0u64);
     for path in &paths {
         let bytes = Bytes::open(path, &OpenOptions::default())?;
+        read_bytes = read_bytes.saturating_add(bytes.len() as u64);
         let name = path.display().to_string();
         let found = read(&bytes, &name, map)?;
         bytes.check()?;
@@ -131,7 +136,13 @@ fn folder(path: &Path, map: &NameMap) -> Result<TraceFile, Error> {
             if all.tensors.contains_key(&name) {
                 return Err(wrong(format!("two of its files hold a tensor {}", Shown(&name))));
             }
+            taken = taken.saturating_add(8 * tensor.data.len() as u64);
             all.tensors.insert(name, tensor);
+        }
+        if taken > read_bytes.saturating_mul(8).saturating_add(ROOM) {
+            return Err(wrong(format!(
+                "its files of {read_bytes} bytes unpack to more than {taken} bytes: leave in it what is to be judged"
+            )));
         }
     }
     if all.tensors.is_empty() {
@@ -173,6 +184,17 @@ mod tests {
         assert_eq!(raw.given["logits"], Given::Flat);
         let error = TraceFile::parse_any(b"12345", "logits.bin", &map).unwrap_err().to_string();
         assert!(error.contains("5 bytes"), "{error}");
+    }
+
+    /// Zeros, which pack well: each file is within the bound of a file.
+    #[test]
+    fn what_a_folder_unpacks_to_is_bounded() {
+        let dir = tempfile::tempdir().unwrap();
+        for i in 0..5 {
+            std::fs::write(dir.path().join(format!("{i}.npz")), npz::tests::archive(i, &[8 << 20])).unwrap();
+        }
+        let error = TraceFile::open_any(dir.path(), &NameMap::default()).unwrap_err().to_string();
+        assert!(error.contains("unpack to more than"), "{error}");
     }
 
     #[test]

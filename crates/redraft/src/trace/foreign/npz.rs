@@ -148,7 +148,7 @@ fn from_fortran(shape: Vec<usize>, data: &Elements) -> Tensor {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     fn npy(descr: &str, fortran: &str, shape: &str, data: &[u8]) -> Vec<u8> {
@@ -195,13 +195,13 @@ mod tests {
         assert!(array(b"\x93NUMPY\x02\0\xff\xff\xff\xff").unwrap_err().contains("cut short"));
     }
 
-    /// A deflated archive of arrays of bytes, all zeros.
-    fn archive(lens: &[usize]) -> Vec<u8> {
+    /// A deflated archive of arrays of bytes, all zeros, called by numbers from `first` on.
+    pub(in crate::trace::foreign) fn archive(first: usize, lens: &[usize]) -> Vec<u8> {
         let (mut out, mut directory) = (Vec::new(), Vec::new());
         for (i, &len) in lens.iter().enumerate() {
             let array = npy("'|i1'", "True", &format!("(1, {len}, 1)"), &vec![0; len]);
             let packed = miniz_oxide::deflate::compress_to_vec(&array, 6);
-            let name = format!("{i}.npy");
+            let name = format!("{}.npy", first + i);
             let at = out.len() as u32;
             let sizes = [zip::crc32(&array), packed.len() as u32, array.len() as u32].map(u32::to_le_bytes);
             let common =
@@ -217,13 +217,13 @@ mod tests {
 
     #[test]
     fn what_becomes_large_in_memory_is_refused() {
-        let file = read(&archive(&[1000, 7]), "t.npz").unwrap();
+        let file = read(&archive(0, &[1000, 7]), "t.npz").unwrap();
         let lens: Vec<_> = file.tensors.iter().map(|(n, t)| (n.as_str(), t.data.len())).collect();
         assert_eq!(lens, [("0", 1000), ("1", 7)]);
         // 8 MiB of bytes become 64 MiB of i64.
         let half = 4 << 20;
-        assert_eq!(read(&archive(&[half, half]), "t.npz").unwrap().tensors.len(), 2);
-        let error = read(&archive(&[half, half + 1]), "t.npz").unwrap_err().to_string();
+        assert_eq!(read(&archive(0, &[half, half]), "t.npz").unwrap().tensors.len(), 2);
+        let error = read(&archive(0, &[half, half + 1]), "t.npz").unwrap_err().to_string();
         assert!(
             error.contains("member 1.npy: shape [1, 4194305, 1]: the arrays have more elements"),
             "{error}"
