@@ -34,6 +34,13 @@ pub(super) enum Node {
     Cat(Rc<[Node]>),
     /// One of several; no parts are no text at all.
     Alt(Rc<[Node]>),
+    /// The first parts one after another, `min` of them at least.
+    First {
+        /// The parts.
+        parts: Rc<[Node]>,
+        /// At least so many.
+        min: u32,
+    },
     /// A part several times, `min` to `max` (none: any number), with another between two of them.
     Repeat {
         /// The part, and what stands between two of them.
@@ -88,15 +95,18 @@ impl Node {
 
     /// The part `min` to `max` times, with `between` between two of them.
     pub(super) fn list(self, between: Node, min: u32, max: Option<u32>) -> Node {
-        Node::Repeat { parts: Rc::new([self, between]), min, max }
+        match max {
+            Some(max) if max < min => Node::never(),
+            _ => Node::Repeat { parts: Rc::new([self, between]), min, max },
+        }
     }
 
     /// Where it stands in memory, for parts that can be shared.
     fn address(&self) -> Option<usize> {
         match self {
             Node::Byte(..) => None,
-            Node::Cat(parts) | Node::Alt(parts) if parts.is_empty() => None,
-            Node::Cat(parts) | Node::Alt(parts) => Some(parts.as_ptr() as usize),
+            Node::Cat(parts) | Node::Alt(parts) | Node::First { parts, .. } if parts.is_empty() => None,
+            Node::Cat(parts) | Node::Alt(parts) | Node::First { parts, .. } => Some(parts.as_ptr() as usize),
             Node::Repeat { parts, .. } => Some(Rc::as_ptr(parts) as usize),
         }
     }
@@ -136,7 +146,11 @@ impl Builder {
 
     /// The start of `node` where `rest` follows.
     fn build(&mut self, node: &Node, rest: u32) -> Result<u32, ConstrainError> {
-        let (min, max) = if let Node::Repeat { min, max, .. } = *node { (min, max) } else { (0, None) };
+        let (min, max) = match *node {
+            Node::Repeat { min, max, .. } => (min, max),
+            Node::First { min, .. } => (min, None),
+            _ => (0, None),
+        };
         let key = node.address().map(|address| (address, min, max, rest));
         if let Some(&start) = key.as_ref().and_then(|key| self.built.get(key)) {
             return Ok(start);
@@ -155,6 +169,14 @@ impl Builder {
                 let starts: Result<_, _> = parts.iter().map(|part| self.build(part, rest)).collect();
                 let starts = starts?;
                 self.push(Thompson::Goes(starts))?
+            }
+            Node::First { parts, min } => {
+                let mut after = rest;
+                for (i, part) in (0..parts.len() as u32).zip(&**parts).rev() {
+                    let one = self.build(part, after)?;
+                    after = if i >= *min { self.push(Thompson::Goes(vec![rest, one]))? } else { one };
+                }
+                after
             }
             Node::Repeat { parts, min, max } => self.repeat(parts, *min, *max, rest)?,
         };
@@ -450,6 +472,8 @@ mod tests {
         assert_eq!(within(0, Some(2)), [true, true, true, false, false, false, false]);
         assert_eq!(within(2, Some(3)), [false, false, true, true, false, false, false]);
         assert_eq!(within(0, Some(0)), [true, false, false, false, false, false, false]);
+        let some = Node::First { parts: ["a", "b", "c"].map(Node::text).into(), min: 1 };
+        assert_eq!(contains(&some, &["", "a", "ab", "abc", "ac"]), [false, true, true, true, false]);
         let twice = Node::text("ab").repeat(2, Some(2));
         assert_eq!(contains(&twice, &["abab", "ab", "ababab"]), [true, false, false]);
     }

@@ -22,11 +22,11 @@ pub const MAX_BYTES: usize = 1 << 18;
 /// Schemas at most, each counted as often as it is referred to.
 const MAX_SCHEMAS: usize = 1 << 14;
 
-/// Members that an object or a list of items names at most.
+/// Members that an object or a list names at most.
 const MAX_MEMBERS: usize = 1 << 10;
 
-/// References in one another at most.
-const MAX_REFERENCES: usize = 64;
+/// Schemas in one another at most, references followed, each keyword and name on the way counted.
+const MAX_NESTING: usize = 256;
 
 /// Keywords that ask for nothing.
 const ANNOTATIONS: [&str; 13] = [
@@ -121,6 +121,13 @@ impl<'a> Reader<'a> {
                 limit: MAX_SCHEMAS,
             });
         }
+        if self.path.len() > MAX_NESTING {
+            return Err(ConstrainError::TooLarge {
+                what: "keywords and names in one another in the JSON schema, references followed",
+                found: self.path.len(),
+                limit: MAX_NESTING,
+            });
+        }
         match schema {
             Value::Bool(true) => Ok(json::any(DEPTH)),
             Value::Bool(false) => Ok(Node::never()),
@@ -181,13 +188,6 @@ impl<'a> Reader<'a> {
         // What goes through itself ends somewhere.
         if self.references.iter().filter(|r| **r == to).count() > DEPTH as usize {
             return Ok(Node::never());
-        }
-        if self.references.len() >= MAX_REFERENCES {
-            return Err(ConstrainError::TooLarge {
-                what: "references in one another in the JSON schema",
-                found: self.references.len() + 1,
-                limit: MAX_REFERENCES,
-            });
         }
         self.references.push(to);
         let node = self.at("$ref", |r| r.schema(schema))?;
@@ -353,6 +353,9 @@ impl<'a> Reader<'a> {
 
     fn array(&mut self, of: &'a Map<String, Value>) -> Result<Node, ConstrainError> {
         let (min, max) = (self.count(of, "minItems")?.unwrap_or(0), self.count(of, "maxItems")?);
+        if max.is_some_and(|max| max < min) {
+            return Ok(Node::never());
+        }
         let first = match of.get("prefixItems") {
             None => Vec::new(),
             Some(Value::Array(all)) => {
@@ -371,22 +374,20 @@ impl<'a> Reader<'a> {
             return Ok(json::array(item, min, max));
         }
         self.check_members(first.len())?;
-        // What follows item `i`, from the end: nothing, or a comma and more.
         let n = first.len() as u32;
-        let more = |k: u32| {
-            Node::cat([json::comma(), item.clone()])
-                .repeat(min.saturating_sub(k), max.map(|m| m.saturating_sub(k)))
+        let beyond = |most: u32| most.saturating_sub(n);
+        let more = Node::cat([json::comma(), item]).repeat(beyond(min), max.map(beyond));
+        let part = |(i, part): (u32, Node)| match i {
+            0 => part,
+            _ => Node::cat([json::comma(), part]),
         };
-        let mut rest = more(n);
-        for (i, part) in (0..n).zip(first).rev() {
-            let part = if i == 0 { part } else { Node::cat([json::comma(), part]) };
-            let goes_on = Node::cat([part, rest]);
-            rest = match () {
-                () if max.is_some_and(|max| i >= max) => Node::empty(),
-                () if i >= min => goes_on.optional(),
-                () => goes_on,
-            };
+        let mut parts: Vec<Node> = (0..n).zip(first).map(part).collect();
+        parts.truncate(max.unwrap_or(n) as usize);
+        // What follows the last of them belongs to it.
+        if let Some(last) = parts.last_mut() {
+            *last = Node::cat([last.clone(), more]);
         }
+        let rest = Node::First { parts: parts.into(), min };
         Ok(Node::cat([Node::text("["), rest, Node::text("]")]))
     }
 
@@ -432,16 +433,21 @@ impl<'a> Reader<'a> {
             members.push((json::member(json::name_of(name), value), required.contains(&name.as_str())));
         }
         self.check_members(members.len())?;
-        // What follows where a member was written before, and where none was; from the end.
-        let (mut after, mut first) = (Node::empty(), Node::empty());
-        for (member, required) in members.into_iter().rev() {
-            let next = Node::cat([json::comma(), member.clone(), after.clone()]);
-            let begin = Node::cat([member, after.clone()]);
-            (after, first) = match required {
-                true => (next, begin),
-                false => (Node::alt([next, after]), Node::alt([begin, first])),
-            };
-        }
+        let after = |(member, required): &(Node, bool)| {
+            let next = Node::cat([json::comma(), member.clone()]);
+            if *required { next } else { next.optional() }
+        };
+        let after: Vec<Node> = members.iter().map(after).collect();
+        // One of those up to the first that is required comes first; the others can be left out.
+        let one_required = members.iter().position(|(_, required)| *required);
+        let mut first: Vec<Node> = members
+            .iter()
+            .enumerate()
+            .take(one_required.map_or(members.len(), |i| i + 1))
+            .map(|(i, (member, _))| Node::cat([&[member.clone()], &after[i + 1..]].concat()))
+            .collect();
+        first.extend(one_required.is_none().then(Node::empty));
+        let first = Node::alt(first);
         Ok(Node::cat([open, first, close]))
     }
 }
@@ -556,11 +562,48 @@ mod tests {
         // Nothing ends it.
         let endless = json!({"type": "array", "items": {"$ref": "#"}, "minItems": 1});
         assert!(matches!(Automaton::new(&language(&endless).unwrap()), Err(ConstrainError::Empty)));
+        // Longer than any schema that is written down.
+        let defs: Map<String, Value> = (0..200)
+            .map(|i| (format!("d{i}"), json!({"items": {"$ref": format!("#/$defs/d{}", i + 1)}})))
+            .collect();
+        let long = json!({"$ref": "#/$defs/d0", "$defs": defs});
+        assert!(matches!(language(&long), Err(ConstrainError::TooLarge { limit: MAX_NESTING, .. })));
         // Each of several references to itself multiplies what there is.
         let member = json!({"$ref": "#"});
         let names: Map<String, Value> = (0..40).map(|i| (format!("n{i}"), member.clone())).collect();
         let wide = json!({"type": "object", "properties": names});
         assert!(matches!(language(&wide), Err(ConstrainError::TooLarge { limit: MAX_SCHEMAS, .. })));
+    }
+
+    #[test]
+    fn bounds_that_exclude_each_other_leave_nothing() {
+        for schema in [
+            json!({"type": "string", "minLength": 3, "maxLength": 2}),
+            json!({"items": {"const": 1}, "minItems": 2, "maxItems": 1}),
+            json!({"prefixItems": [{"const": 1}, {"const": 1}], "minItems": 2, "maxItems": 1}),
+            json!({"type": "integer", "minimum": 3, "maximum": 2}),
+            json!({"type": "number", "minimum": 3, "exclusiveMaximum": 3}),
+            json!({"type": "integer", "exclusiveMinimum": 2, "exclusiveMaximum": 3}),
+            json!({"type": "array", "items": false, "minItems": 1}),
+        ] {
+            assert!(
+                matches!(Automaton::new(&language(&schema).unwrap()), Err(ConstrainError::Empty)),
+                "{schema}"
+            );
+        }
+    }
+
+    #[test]
+    fn deep_schemas_take_little_of_the_stack() {
+        let mut deep = json!({"type": "null"});
+        for _ in 0..60 {
+            let mut items = vec![json!({"const": 1}); 16];
+            items[16 - 1] = deep;
+            deep = json!({"prefixItems": items, "items": false});
+        }
+        let compile = move || Automaton::new(&language(&deep).unwrap()).unwrap().len();
+        let thread = std::thread::Builder::new().stack_size(1 << 20);
+        assert!(thread.spawn(compile).unwrap().join().unwrap() > 60);
     }
 
     #[test]
