@@ -444,7 +444,7 @@ impl<'a> Reader<'a> {
             .iter()
             .enumerate()
             .take(one_required.map_or(members.len(), |i| i + 1))
-            .map(|(i, (member, _))| Node::cat([&[member.clone()], &after[i + 1..]].concat()))
+            .map(|(i, (member, _))| Node::cat([std::slice::from_ref(member), &after[i + 1..]].concat()))
             .collect();
         first.extend(one_required.is_none().then(Node::empty));
         let first = Node::alt(first);
