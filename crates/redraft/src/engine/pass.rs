@@ -245,7 +245,7 @@ pub fn canvas_pass(
         Noise::Uniform if ask != plain => {
             return Err(Error::Request {
                 what: "what a sampler asks of a model that has no mask token".into(),
-                expected: "a temperature and logits alone".into(),
+                expected: "a temperature alone (and the logits)".into(),
                 found: format!("{ask:?}"),
             });
         }
