@@ -18,7 +18,7 @@ use redraft::gguf::{Bytes, DType, Gguf, GgufWriter, Metadata, SplitName, Unpacke
 use redraft::receipt::Receipt;
 use redraft::sampler::profile;
 use redraft::tokenizer::{Specials, Tokenizer};
-use redraft::trace::{Limits, Preset, Recording, TraceFile, compare};
+use redraft::trace::{Elements, Given, Limits, NameMap, Preset, Recording, Tensor, TraceFile, compare};
 use redraft::{LoadOptions, Model};
 
 /// One kind of input.
@@ -42,6 +42,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "text", run: text, mutations: 50_000 },
     Target { name: "template", run: template, mutations: 6_000 },
     Target { name: "trace", run: trace, mutations: 300_000 },
+    Target { name: "foreign", run: foreign, mutations: 60_000 },
     Target { name: "receipt", run: receipt, mutations: 100_000 },
     Target { name: "answer", run: answer, mutations: 50_000 },
     Target { name: "checkpoint", run: checkpoint, mutations: 20_000 },
@@ -341,6 +342,34 @@ pub fn trace(data: &[u8]) {
         let canvases = recording.steps.chunk_by(|a, b| a.canvas == b.canvas);
         let most: usize = canvases.map(|c| c[0].event().canvas_in.len()).sum();
         assert!(recording.answer(usize::MAX).len() <= most);
+    }
+}
+
+/// Taps of other programs in any form, with a map of names; and the input as such a map.
+pub fn foreign(data: &[u8]) {
+    let maps = [
+        r#"{"*.bin": "*"}"#,
+        r#"{"lm_head": {"name": "logits", "transpose": true}, "l_out-*": "dec/l_out-{*-1}", "*": "x/*"}"#,
+    ];
+    for map in maps {
+        let map = NameMap::parse(map, "map").expect("it is a map");
+        let Ok(file) = TraceFile::parse_any(data, "input.bin", &map) else { continue };
+        for (name, given) in &file.given {
+            let Given::Printed(p) = given else { continue };
+            let places: Vec<usize> = p.shown.iter().map(Vec::len).collect();
+            assert_eq!(places.iter().product::<usize>(), file.tensors[name].data.len());
+            let len = p.shape.iter().try_fold(1usize, |n, &x| n.checked_mul(x)).filter(|&n| n <= 100_000);
+            let Some(len) = len else { continue };
+            let whole = Tensor { shape: p.shape.clone(), data: Elements::U8(vec![0; len]) };
+            assert_eq!(p.pick(&whole).map(|t| t.shape), Some(places));
+            assert_eq!(p.summed(&whole).map(|x| x.len()), Some(len));
+        }
+        let _ = compare(&file, &file, &Limits::from(Preset::F32));
+    }
+    if let Ok(map) = NameMap::parse(&String::from_utf8_lossy(data), "input") {
+        for name in ["a", "hidden_states.3", "model.layers.4294967295.x"] {
+            let _ = map.renamed(name);
+        }
     }
 }
 

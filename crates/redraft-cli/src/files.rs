@@ -5,6 +5,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use redraft::trace::{NameMap, TraceFile};
 
 /// Longest file of JSON or text that is read where nothing else sets a limit.
 pub(crate) const MAX_BYTES: usize = 64 << 20;
@@ -56,6 +57,28 @@ pub(crate) fn refuse_special(path: &Path, expected: &str) -> anyhow::Result<()> 
     Ok(())
 }
 
+/// Taps or logits of any form that is known, with our names where `map`, a file, says so.
+///
+/// # Errors
+/// A file cannot be read or is of no known form; with its name.
+pub(crate) fn open_taps(path: &Path, map: &NameMap) -> anyhow::Result<TraceFile> {
+    if !path.is_dir() {
+        refuse_special(path, "a file of taps, or a folder of such")?;
+    }
+    Ok(TraceFile::open_any(path, map)?)
+}
+
+/// The map of `--map`; without one it is empty.
+///
+/// # Errors
+/// As [`open_taps`].
+pub(crate) fn name_map(path: Option<&Path>) -> anyhow::Result<NameMap> {
+    let Some(path) = path else { return Ok(NameMap::default()) };
+    refuse_special(path, "a file of JSON")?;
+    let text = read(path, MAX_BYTES)?;
+    Ok(NameMap::parse(&String::from_utf8_lossy(&text), &path.display().to_string())?)
+}
+
 /// An output that is also an input would be lost before anybody noticed, and so would one of two outputs.
 ///
 /// # Errors
@@ -96,6 +119,16 @@ pub(crate) fn refuse_no_place(output: &Path) -> anyhow::Result<()> {
     anyhow::ensure!(!output.is_dir(), "cannot write {name}: it is a folder, expected the name of a file");
     let folder = output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     anyhow::ensure!(folder.is_dir(), "cannot write {name}: there is no folder {}", folder.display());
+    Ok(())
+}
+
+/// What would be replaced is better said before the work, too. A link to nothing is in the way as well.
+///
+/// # Errors
+/// `output` is there, and not to be replaced by `force`.
+pub(crate) fn refuse_existing(output: &Path, force: bool) -> anyhow::Result<()> {
+    let is_there = std::fs::symlink_metadata(output).is_ok();
+    anyhow::ensure!(force || !is_there, "{} exists: --force replaces it", output.display());
     Ok(())
 }
 

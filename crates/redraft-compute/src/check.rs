@@ -98,7 +98,12 @@ impl Op {
             }
             Op::Add(o) => {
                 kind(op, "a", o.a, Kind::Real)?;
-                same(op, "b", o.a, o.b)?;
+                kind(op, "b", o.b, Kind::Real)?;
+                eq(op, "columns of b", o.a.cols(), o.b.cols())?;
+                let end = o.first.saturating_add(o.b.rows());
+                if end > o.a.rows() {
+                    return Err(wrong(op, "end of the rows of b", format!("at most {}", o.a.rows()), end));
+                }
                 same(op, "out", o.a, o.out)
             }
             Op::Glu(o) => {

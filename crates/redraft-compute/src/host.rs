@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use crate::backend::{Backend, Capabilities, InputData, KvLayout, SeqId};
 use crate::cache::{Cache, Rows};
-use crate::op::{Attention, Segment};
+use crate::op::{Attention, GateUp, Logits, Segment, TokenStats};
 use crate::program::{KeptId, Observer, Program, Source, TapData};
 use crate::weight::WeightTable;
 use crate::{ComputeError, Kind, KvType, Op, Val};
@@ -107,6 +107,8 @@ pub(crate) struct OpCx<'a, R, C = Rows<R>> {
     seqs: &'a mut [Seq<R, C>],
     /// Which of them each segment of the pass belongs to.
     of: &'a [usize],
+    /// Where the hidden layers of experts are left, `[tokens * top_k, hidden]`, for those who look at them.
+    pub(crate) hidden: Option<&'a mut Vec<R>>,
 }
 
 impl<R: HostReal, C> OpCx<'_, R, C> {
@@ -338,6 +340,7 @@ impl<K: HostKernels> HostBackend<K> {
         self.admit(program, (seqs, of), inputs, &mut bufs)?;
         let mut taps = program.taps.iter().peekable();
         let times = observer.times_ops();
+        let mut hidden = observer.wants_products().then(Vec::new);
         for (i, op) in program.ops.iter().enumerate() {
             if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
                 return Err(ComputeError::Interrupted);
@@ -350,7 +353,8 @@ impl<K: HostKernels> HostBackend<K> {
                     Kind::Int => Buf::Int(vec![0; v.len()]),
                 };
             }
-            let mut cx = OpCx { weights: &self.weights, run: self.runs, bufs: &mut bufs, seqs, of };
+            let (weights, run) = (&self.weights, self.runs);
+            let mut cx = OpCx { weights, run, bufs: &mut bufs, seqs, of, hidden: hidden.as_mut() };
             self.kernels.run_op(op, &mut cx)?;
             for &v in &outputs {
                 if let Buf::Real(x) = &bufs[v.index()] {
@@ -369,6 +373,9 @@ impl<K: HostKernels> HostBackend<K> {
             }
             if let Some(start) = start {
                 observer.timed(i, start.elapsed());
+            }
+            if let Some(hidden) = &hidden {
+                show_products(op, &bufs, hidden, observer);
             }
             while let Some(&(_, key, v)) = taps.next_if(|t| t.0 <= i) {
                 if observer.wants(key) {
@@ -448,6 +455,29 @@ fn view<R: HostReal>(buf: &Buf<R>) -> TapData<'_> {
         Buf::Real(x) => R::view(x),
         Buf::Int(x) => TapData::I32(x),
         Buf::None => TapData::F32(&[]),
+    }
+}
+
+/// Shows what an op multiplied by its weights. `hidden` is that of the experts.
+fn show_products<R: HostReal>(op: &Op, bufs: &[Buf<R>], hidden: &[R], observer: &mut dyn Observer) {
+    let of = |v: Val| view(&bufs[v.index()]);
+    match op {
+        Op::MatMul(o) => observer.product(o.w, of(o.x), None),
+        Op::TokenStats(TokenStats { logits: Logits { x, head: Some(head), .. }, .. }) => {
+            observer.product(head.w, of(*x), None);
+        }
+        Op::MoeExperts(o) => {
+            let Buf::Int(ids) = &bufs[o.ids.index()] else { return };
+            let (first, second) = match o.gate_up {
+                GateUp::Fused(w) => (w, None),
+                GateUp::Split { gate, up } => (gate, Some(up)),
+            };
+            for w in [Some(first), second].into_iter().flatten() {
+                observer.product(w, of(o.x), Some(ids));
+            }
+            observer.product(o.down, R::view(hidden), Some(ids));
+        }
+        _ => {}
     }
 }
 

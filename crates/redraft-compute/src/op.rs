@@ -85,13 +85,15 @@ pub struct Scale {
     pub out: Val,
 }
 
-/// `out = a + b`.
+/// `out = a + b` in the rows that `b` has, and `a` in the others.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Add {
     /// `[T, cols]`.
     pub a: Val,
-    /// `[T, cols]`.
+    /// `[R, cols]`, `R` at most `T`.
     pub b: Val,
+    /// The row of `a` that the first row of `b` is added to.
+    pub first: usize,
     /// `[T, cols]`.
     pub out: Val,
 }

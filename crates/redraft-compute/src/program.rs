@@ -75,6 +75,17 @@ pub trait Observer {
         false
     }
 
+    /// Whether [`product`](Self::product) should be called; asked once a run.
+    fn wants_products(&self) -> bool {
+        false
+    }
+
+    /// What an op multiplied by a weight matrix: `x`, `[rows, cols of the weight]`, in the number type of the run, as it is
+    /// before `fast` rounds it. Rows of a stack went to the matrices in `experts`, `[rows, n]`. Called in the order of ops
+    /// for [`MatMul`], the three products of [`MoeExperts`], and the head of [`TokenStats`]; ops that compute the same
+    /// logits again are left out.
+    fn product(&mut self, _weight: WeightId, _x: TapData<'_>, _experts: Option<&[i32]>) {}
+
     /// Op `index` of the program, with the buffers of its results and the check of their numbers, took so long.
     fn timed(&mut self, _index: usize, _time: Duration) {}
 }
@@ -392,10 +403,15 @@ impl ProgramBuilder {
         Ok(out)
     }
 
-    /// Appends [`Add`].
+    /// Appends [`Add`] of all rows.
     pub fn add(&mut self, a: Val, b: Val) -> Res {
+        self.add_rows(a, b, 0)
+    }
+
+    /// Appends [`Add`] to the rows of `a` from `first` on, as many as `b` has.
+    pub fn add_rows(&mut self, a: Val, b: Val, first: usize) -> Res {
         let out = self.val("Add", a.rows(), a.cols(), Kind::Real)?;
-        self.push(Add { a, b, out })?;
+        self.push(Add { a, b, first, out })?;
         Ok(out)
     }
 

@@ -11,6 +11,7 @@ pub mod doctor;
 mod embedded;
 pub mod engine;
 pub mod error;
+pub mod evaluate;
 mod file_type;
 pub mod fill;
 mod layers;

@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::Error;
 use crate::arch::{Arch, ArchSpec, Shape, arch_of};
+use crate::convert::ImportanceCollector;
 use crate::diagnose::Applied;
 use crate::engine::Session;
 use crate::sampler::{EDIT, Params, SamplerSpec, names_commands};
@@ -70,6 +71,8 @@ pub struct Model {
     pub(crate) numerics: Numerics,
     /// A mistake that is tried out.
     pub(crate) mistake: Option<Arc<Applied>>,
+    /// What looks at the products of every pass.
+    pub(crate) collector: Option<ImportanceCollector>,
     kv_type: KvType,
     pub(crate) kv_budget: usize,
     tokenizer: Arc<Tokenizer>,
@@ -152,6 +155,7 @@ impl Model {
             backend,
             numerics,
             mistake: None,
+            collector: None,
             kv_type,
             kv_budget,
             tokenizer,
@@ -303,6 +307,16 @@ impl Model {
             }
         }
         Ok(())
+    }
+
+    /// Collects importance data from every pass that follows, from nothing.
+    pub fn collect_importance(&mut self) {
+        self.collector = Some(ImportanceCollector::default());
+    }
+
+    /// What was collected so far, and ends it; none where nothing was to be collected.
+    pub fn take_importance(&mut self) -> Option<ImportanceCollector> {
+        self.collector.take()
     }
 
     /// A new, empty sequence.

@@ -10,6 +10,15 @@ use crate::Error;
 /// The handle of a weight that could not be loaded.
 const DANGLING: WeightId = WeightId(u32::MAX);
 
+/// The tensor of the file that a weight is, or the first part of: the parts that [`WeightLoader::matrices`] cuts a tensor
+/// into have the same inputs. None for the other parts.
+pub(crate) fn tensor_of(weight: &str) -> Option<&str> {
+    match weight.split_once('[') {
+        None => Some(weight),
+        Some((tensor, rows)) => rows.starts_with("0..").then_some(tensor),
+    }
+}
+
 /// Collects the weights of an architecture from a file.
 pub struct WeightLoader<'a> {
     gguf: &'a Gguf,

@@ -248,7 +248,7 @@ fn what_does_not_apply_is_an_error() {
         let sampling = Some(Sampling { ask, uniform: &uniform });
         let pass = CanvasPass { sampling, ..CanvasPass::new(&ids) };
         let e = canvas_pass(&mut gemma, &session, pass, &mut ()).unwrap_err().to_string();
-        assert!(e.contains("no mask token: expected a temperature alone"), "{e}");
+        assert!(e.contains("no mask token: expected a temperature and logits alone"), "{e}");
     }
 }
 

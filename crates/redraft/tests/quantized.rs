@@ -9,7 +9,7 @@ use std::path::Path;
 
 use common::{LogitsSink, exact, oracle_cases, oracle_model, testdata};
 use redraft::Model;
-use redraft::convert::{MIXES, Plan, Recipe};
+use redraft::convert::{MIXES, QuantizePlan, Recipe};
 use redraft::engine::{CanvasPass, canvas_pass};
 use redraft::gguf::{CODECS, DType, Gguf};
 use redraft::trace::{TraceFile, like};
@@ -24,7 +24,7 @@ fn recipes() -> Vec<(String, Recipe)> {
 /// The model, the bytes of its file, and its tensors by type.
 fn quantized(source: &Gguf, recipe: &Recipe) -> (Model, u64, Vec<(DType, usize)>) {
     let mut file = Vec::new();
-    let plan = Plan::new(source, recipe, None).unwrap();
+    let plan = QuantizePlan::new(source, recipe, None).unwrap();
     plan.write(&mut file, 2, &mut |_, _| true).unwrap();
     let gguf = Gguf::from_bytes(file.into()).unwrap();
     (Model::from_gguf(gguf, &exact()).unwrap(), plan.bytes(), plan.types())
@@ -83,7 +83,7 @@ fn a_trained_model_runs_in_every_type_that_can_be_written() {
     assert!(bad.is_empty(), "{bad:?}");
 }
 
-/// Random weights, against the float64 reference. Rows of experts are no super-blocks here, so that types meet
+/// Random weights, against the float64 reference. Rows of experts are no super-blocks here, so that types of mixes meet
 /// their substitutes; and experts are chosen by next to nothing, so that few bits mean other experts.
 #[test]
 #[ignore = "a measurement"]
@@ -91,7 +91,7 @@ fn logits_of_a_random_model_in_every_type() {
     let (_, golden) = oracle_cases().into_iter().find(|(name, _)| name == "dg-tiny.BF16.decode").unwrap();
     let truth = golden.tensors["logits"].data.to_f64();
     let source = Gguf::open(&oracle_model("dg-tiny.BF16.gguf"), &Default::default()).unwrap();
-    for (name, recipe) in recipes() {
+    for (name, recipe) in recipes().into_iter().filter(|(name, _)| MIXES.iter().any(|m| m.name == name)) {
         let (mut model, bytes, types) = quantized(&source, &recipe);
         let logits = like(&mut model, &golden, None).unwrap().tensors["logits"].data.to_f64();
         let types: Vec<String> = types.iter().map(|(d, n)| format!("{d} x{n}")).collect();

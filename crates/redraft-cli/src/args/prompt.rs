@@ -1,5 +1,6 @@
 //! What the model is asked: from the command line to token ids.
 
+use std::fs::File;
 use std::io::{IsTerminal, Read};
 use std::path::Path;
 
@@ -36,7 +37,7 @@ pub(crate) struct PromptArgs {
 }
 
 /// How messages become a prompt.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Prompt")]
 pub(crate) struct TemplateArgs {
     /// A system message before the prompt.
@@ -54,17 +55,18 @@ pub(crate) struct TemplateArgs {
 }
 
 /// `--think`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Think {
     /// Yes.
     On,
     /// No.
     Off,
     /// As the template decides.
+    #[default]
     Auto,
 }
 
-fn token_id(text: &str) -> Result<u32, String> {
+pub(crate) fn token_id(text: &str) -> Result<u32, String> {
     text.trim()
         .parse()
         .map_err(|_| "expected token ids, whole numbers between commas, as in 2,360,358".into())
@@ -97,20 +99,83 @@ impl PromptArgs {
     /// # Errors
     /// Those of template and tokenizer.
     pub(crate) fn ids(&self, text: &str, model: &Model, parse_messages: bool) -> anyhow::Result<PromptIds> {
-        let tokenizer = model.tokenizer();
         if let Some(ids) = &self.tokens {
             return Ok(PromptIds { ids: ids.clone(), warnings: Vec::new() });
         }
-        if self.raw {
-            let ids = tokenizer.encode_raw_prompt(text, Specials::Parse)?;
-            return Ok(PromptIds { ids, warnings: Vec::new() });
-        }
-        let prompter = self.template.prompter(model, parse_messages)?;
-        let system = self.template.system.as_ref().map(|s| Message::new("system", s.as_str()));
-        let messages: Vec<Message> = system.into_iter().chain([Message::new("user", text)]).collect();
-        let ids = prompter.ids(&messages, model)?;
-        Ok(PromptIds { ids, warnings: prompter.warnings })
+        let (ids, warnings) = self.all_ids(&[Asked::Text(text.into())], model, parse_messages)?;
+        Ok(PromptIds { ids: ids.concat(), warnings })
     }
+
+    /// Token ids of prompts, and what the user should know. `parse_messages`: control tokens spelled out in messages are
+    /// recognised.
+    ///
+    /// # Errors
+    /// Those of template and tokenizer; options that mean nothing for messages.
+    pub(crate) fn all_ids(
+        &self,
+        asked: &[Asked],
+        model: &Model,
+        parse_messages: bool,
+    ) -> anyhow::Result<(Vec<Vec<u32>>, Vec<String>)> {
+        if self.raw {
+            let ids = |asked: &Asked| match asked {
+                Asked::Text(text) => Ok(model.tokenizer().encode_raw_prompt(text, Specials::Parse)?),
+                Asked::Messages(_) => {
+                    bail!("--raw takes the text itself as the prompt, and messages are no text")
+                }
+            };
+            return Ok((asked.iter().map(ids).collect::<anyhow::Result<_>>()?, Vec::new()));
+        }
+        self.template.all_ids(asked, model, parse_messages)
+    }
+}
+
+/// A prompt of a file of prompts.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Asked {
+    /// What a user says.
+    Text(String),
+    /// A conversation.
+    Messages(Vec<Message>),
+}
+
+/// A line of a file of prompts that is JSON. Other fields mean nothing here.
+#[derive(serde::Deserialize)]
+struct Line {
+    prompt: Option<String>,
+    messages: Option<Vec<Message>>,
+}
+
+/// The prompts of a file: a line is one, or where it begins with `{` a JSON object with `prompt` or `messages`. Empty lines are
+/// left out.
+///
+/// # Errors
+/// It cannot be read, a line of JSON is not such an object, or there are none.
+pub(crate) fn prompts(path: &Path) -> anyhow::Result<Vec<Asked>> {
+    files::refuse_special(path, "a file of prompts")?;
+    let name = || path.display().to_string();
+    let file = File::open(path).with_context(|| format!("cannot read {}", name()))?;
+    asked(&text_of(file).with_context(name)?).with_context(name)
+}
+
+/// The prompts in a text, line by line.
+pub(crate) fn asked(text: &str) -> anyhow::Result<Vec<Asked>> {
+    let prompt = |(i, line): (usize, &str)| {
+        if !line.trim_start().starts_with('{') {
+            return Ok(Asked::Text(line.into()));
+        }
+        let about = || format!("line {}", i + 1);
+        let line: Line = serde_json::from_str(line).with_context(about)?;
+        match (line.prompt, line.messages) {
+            (Some(text), None) => Ok(Asked::Text(text)),
+            (None, Some(messages)) if !messages.is_empty() => Ok(Asked::Messages(messages)),
+            _ => bail!("{}: expected `prompt` or `messages`, and not both", about()),
+        }
+    };
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let all: Vec<Asked> = lines.map(prompt).collect::<anyhow::Result<_>>()?;
+    anyhow::ensure!(!all.is_empty(), "there is no prompt");
+    Ok(all)
 }
 
 /// Makes prompts of messages.
@@ -143,6 +208,29 @@ impl Prompter {
 }
 
 impl TemplateArgs {
+    /// Token ids of prompts, and what the user should know about the template. `parse_messages`: control tokens spelled out
+    /// in messages are recognised.
+    ///
+    /// # Errors
+    /// Those of template and tokenizer.
+    pub(crate) fn all_ids(
+        &self,
+        asked: &[Asked],
+        model: &Model,
+        parse_messages: bool,
+    ) -> anyhow::Result<(Vec<Vec<u32>>, Vec<String>)> {
+        let prompter = self.prompter(model, parse_messages)?;
+        let system = self.system.as_ref().map(|s| Message::new("system", s.as_str()));
+        let ids = |asked: &Asked| {
+            let messages = match asked {
+                Asked::Text(text) => vec![Message::new("user", text.as_str())],
+                Asked::Messages(messages) => messages.clone(),
+            };
+            prompter.ids(&system.iter().cloned().chain(messages).collect::<Vec<_>>(), model)
+        };
+        Ok((asked.iter().map(ids).collect::<anyhow::Result<_>>()?, prompter.warnings))
+    }
+
     /// The template for a model. `parse_messages`: control tokens spelled out in messages are recognised.
     ///
     /// # Errors
@@ -293,6 +381,25 @@ pub(crate) fn text_of(source: impl Read) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn prompts_are_lines_of_text_or_json() {
+        let text = "Name a colour.\n\n  \n{\"prompt\": \"a\\nb\", \"id\": 3}\n{\"messages\": [{\"role\": \"user\", \"content\": \"c\"}]}\r\n";
+        let messages = vec![Message::new("user", "c")];
+        let want =
+            [Asked::Text("Name a colour.".into()), Asked::Text("a\nb".into()), Asked::Messages(messages)];
+        assert_eq!(asked(text).unwrap(), want);
+        for (bad, said) in [
+            ("", "there is no prompt"),
+            ("a\n{\"prompt\": 1}", "line 2"),
+            ("{}", "line 1: expected `prompt`"),
+            ("{\"messages\": []}", "line 1: expected `prompt`"),
+            ("{\"prompt\": \"a\", \"messages\": [{\"role\": \"user\"}]}", "not both"),
+        ] {
+            let e = format!("{:#}", asked(bad).unwrap_err());
+            assert!(e.contains(said), "{bad}: {e}");
+        }
+    }
 
     #[test]
     fn texts_are_bounded_and_utf_8() {

@@ -12,7 +12,7 @@ use redraft::gguf::DType;
 use serde::Serialize;
 
 use crate::exit::Exit;
-use crate::files::{refuse_no_place, refuse_overwriting};
+use crate::files::{refuse_existing, refuse_no_place, refuse_overwriting};
 use crate::interrupt;
 use crate::out::Out;
 use crate::ui::progress::{Bytes, human_bytes, human_time};
@@ -97,6 +97,7 @@ fn inputs(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
 /// Runs the command.
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     refuse_no_place(&args.output)?;
+    refuse_existing(&args.output, args.force)?;
     let name = args.folder.display();
     anyhow::ensure!(
         args.folder.is_dir(),

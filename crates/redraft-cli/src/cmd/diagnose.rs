@@ -2,17 +2,19 @@
 
 use std::path::PathBuf;
 
+use anyhow::ensure;
 use clap::ValueEnum;
 use redraft::compute::Precision;
 use redraft::diagnose::{Diagnosis, LIMIT, Rounding, Running, Settings, Verdict, diagnose};
 use redraft::gguf::Shown;
-use redraft::trace::TraceFile;
+use redraft::trace::Elements;
 use redraft::{LoadOptions, Model};
 use serde::Serialize;
 
 use crate::args::model::threads;
+use crate::args::prompt::token_id;
 use crate::exit::Exit;
-use crate::files::{about_file, refuse_special};
+use crate::files::{about_file, name_map, open_taps, refuse_special};
 use crate::interrupt;
 use crate::out::Out;
 use crate::ui::progress::Count;
@@ -27,10 +29,13 @@ use crate::ui::table::table;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     redraft diagnose -m model.gguf theirs.safetensors\n  \
+    redraft diagnose -m model.gguf --ids 9707,11,1879 eval-callback.txt\n  \
+    redraft diagnose -m model.gguf --ids 9707,11,1879 --map names.json theirs.npz\n  \
     redraft diagnose -m model.gguf --json theirs.safetensors | jq .verdict\n\n\
     docs/diagnose.md says how to make such a file and how far the answer can be trusted.")]
 pub(crate) struct Args {
-    /// Taps or logits of a pass with its inputs (safetensors), in the names of llama.cpp.
+    /// Taps or logits of a pass: safetensors, NumPy's npz or npy, the text of llama-eval-callback, or a folder of such
+    /// files. Names are those of llama.cpp, or what --map says.
     #[arg(value_name = "GOLD")]
     golden: PathBuf,
 
@@ -38,13 +43,29 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "FILE", env = "REDRAFT_MODEL")]
     model: Option<PathBuf>,
 
+    /// Their names and ours: a file of JSON. It also says what files of raw f32 numbers hold.
+    #[arg(long, value_name = "FILE")]
+    map: Option<PathBuf>,
+
+    /// Token ids of the pass, where the file has none: for models that read prompt and answer at once or block by block.
+    #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = token_id, conflicts_with_all = ["prompt_ids", "canvas_ids"])]
+    ids: Option<Vec<u32>>,
+
+    /// Token ids of the prompt, for models with a cache.
+    #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = token_id)]
+    prompt_ids: Option<Vec<u32>>,
+
+    /// Token ids of the canvas after --prompt-ids.
+    #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = token_id)]
+    canvas_ids: Option<Vec<u32>>,
+
     /// Number type of the truth. f64 runs on one thread and is slow for large models; f32 is a truth for numbers that
     /// were computed with 16 or 8 bits.
     #[arg(long, value_name = "TYPE", default_value = "f64")]
     truth: Truth,
 
     /// How many times the noise floor is still rounding.
-    #[arg(long, value_name = "X", default_value_t = LIMIT, value_parser = factor)]
+    #[arg(long, value_name = "X", default_value_t = LIMIT, value_parser = factor, allow_negative_numbers = true)]
     limit: f64,
 
     /// How theirs was computed, where you know it: numbers that were computed in f32 throughout and are as far away as
@@ -52,7 +73,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TYPE", value_parser = rounding)]
     computed_in: Option<Rounding>,
 
-    /// List all mistakes that were tried, not only the best.
+    /// List all mistakes that were tried, not only the best, all tensors that were not compared, and all sums.
     #[arg(long)]
     all: bool,
 
@@ -100,8 +121,20 @@ struct Judged<'a> {
 
 /// Runs the command.
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
-    refuse_special(&args.golden, "a safetensors file")?;
-    let golden = TraceFile::open(&args.golden)?;
+    let mut golden = open_taps(&args.golden, &name_map(args.map.as_deref())?)?;
+    golden.notes.iter().for_each(|note| out.warn(note));
+    for (name, ids) in
+        [("ids", &args.ids), ("prompt_ids", &args.prompt_ids), ("canvas_ids", &args.canvas_ids)]
+    {
+        let Some(ids) = ids else { continue };
+        ensure!(
+            !golden.tensors.contains_key(name),
+            "{}: it has {name}: leave out --{}",
+            golden.name,
+            name.replace('_', "-")
+        );
+        golden.insert(name, vec![ids.len()], Elements::I64(ids.iter().map(|&id| id.into()).collect()));
+    }
     let stop = interrupt::flag()?;
     let options = LoadOptions { threads: args.threads, mmap: !args.no_mmap, ..LoadOptions::default() };
     let opened = match &args.model {
@@ -191,6 +224,8 @@ fn number(x: f64) -> String {
 
 /// Mistakes that are listed where not all are wanted.
 const FEW: usize = 3;
+/// Tensors that are listed as not compared: a text of another program has hundreds of nodes that are no taps.
+const FEW_SKIPPED: usize = 8;
 
 fn text(d: &Diagnosis, args: &Args, sentence: &str) -> String {
     let error = |x: f64| if x == 0.0 { "0".into() } else { format!("{x:.2e}") };
@@ -213,8 +248,18 @@ fn text(d: &Diagnosis, args: &Args, sentence: &str) -> String {
         "ratio: theirs over the floor of {}; distances are relative to the truth\n",
         d.rounding.name()
     ));
-    for line in &d.skipped {
+    for tap in &d.taps {
+        if let Some(sum) = tap.sum.filter(|_| args.all || tap.sum_leaves(args.limit)) {
+            let (name, by) = (Shown(&tap.name), number(sum.ratio()));
+            s.push_str(&format!("sum of {name}: theirs {}, the truth's {} ({by}x)\n", sum.theirs, sum.truth));
+        }
+    }
+    let few = if args.all { d.skipped.len() } else { FEW_SKIPPED };
+    for line in d.skipped.iter().take(few) {
         s.push_str(&format!("not compared: {}\n", Shown(line)));
+    }
+    if d.skipped.len() > few {
+        s.push_str(&format!("not compared: {} more (--all lists them)\n", d.skipped.len() - few));
     }
     if !d.tried.is_empty() {
         let shown = if args.all { d.tried.len() } else { FEW.min(d.tried.len()) };

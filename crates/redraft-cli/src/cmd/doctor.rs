@@ -8,7 +8,7 @@ use redraft::gguf::Shown;
 use serde::Serialize;
 
 use crate::exit::Exit;
-use crate::files::{about_file, refuse_no_place, refuse_overwriting, refuse_special};
+use crate::files::{about_file, refuse_existing, refuse_no_place, refuse_overwriting, refuse_special};
 use crate::interrupt;
 use crate::out::Out;
 use crate::ui::progress::{Bytes, human_bytes};
@@ -65,11 +65,7 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     if let Some(copy) = &args.fix {
         refuse_overwriting(copy, &[Some(path)])?;
         refuse_no_place(copy)?;
-        anyhow::ensure!(
-            args.force || !copy.exists(),
-            "{} exists: give another name, or --force to replace it",
-            copy.display()
-        );
+        refuse_existing(copy, args.force)?;
     }
     let options = Options { deep: args.deep, roofline: true };
     let report = examine(path, options).map_err(|e| about_file(e, path))?;

@@ -9,6 +9,7 @@ use anyhow::{anyhow, bail};
 use clap::ValueEnum;
 use redraft::arch::Reading;
 use redraft::compute::{KvType, Numerics, Precision, TapKey};
+use redraft::diagnose::Rounding;
 use redraft::engine::{CanvasPass, Philox, canvas_pass, first_canvas, generate};
 use redraft::gguf::Shown;
 use redraft::sampler::SAMPLERS;
@@ -19,23 +20,24 @@ use serde::Serialize;
 use crate::args::Given;
 use crate::args::generate::{GenerateArgs, Task};
 use crate::args::model::ModelArgs;
-use crate::args::prompt::PromptArgs;
+use crate::args::prompt::{PromptArgs, prompts};
 use crate::exit::Exit;
 use crate::out::Out;
-use crate::ui::progress::human_bytes;
+use crate::ui::progress::{Count, counted, human_bytes};
 use crate::{files, interrupt, model, trace_metadata};
 
 /// Write what a model computes on the way into a file.
 ///
-/// Three kinds: with --like everything that a golden file has, from its inputs; with --generation the steps
-/// of a whole answer; else one forward pass over the prompt (enc/) and one over the first canvas of noise
+/// Four kinds: with --like everything that a golden file has, from its inputs; with --generation the steps
+/// of a whole answer; with --imatrix importance data for `redraft quantize`; else one forward pass over the prompt (enc/) and one over the first canvas of noise
 /// (dec/), tap by tap, in the names of llama.cpp.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     redraft trace -m model.gguf --numerics exact --like golden.safetensors -o mine.safetensors\n  \
     redraft trace -o taps.safetensors --taps \"l_out,Qcur*\" --layers 0..1 \"Hello\"\n  \
     redraft trace -o truth.safetensors --precision f64 --tokens 2,360,358\n  \
-    redraft trace -o steps.safetensors --generation --seed 7 \"Hello\"")]
+    redraft trace -o steps.safetensors --generation --seed 7 \"Hello\"\n  \
+    redraft trace -m model-bf16.gguf --imatrix model.imatrix.gguf --prompts prompts.txt")]
 pub(crate) struct Args {
     // First, since the others take what they read.
     #[command(flatten)]
@@ -45,8 +47,35 @@ pub(crate) struct Args {
     prompt: PromptArgs,
 
     /// Where to write (safetensors).
-    #[arg(short, long, value_name = "FILE", help_heading = "Trace")]
-    output: PathBuf,
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        required_unless_present = "imatrix",
+        conflicts_with = "imatrix",
+        help_heading = "Trace"
+    )]
+    output: Option<PathBuf>,
+
+    /// Write importance data for `redraft quantize --imatrix` instead (GGUF, as `llama-imatrix` writes it): for each matrix
+    /// the sums of the squares of its inputs, over all passes and steps that whole answers take.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["like", "generation", "taps", "layers", "precision"],
+        help_heading = "Trace"
+    )]
+    imatrix: Option<PathBuf>,
+
+    /// The prompts of --imatrix. A line is a prompt, or where it begins with { a JSON object with `prompt` or `messages`.
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "imatrix",
+        conflicts_with_all = ["prompt", "tokens", "output"],
+        help_heading = "Trace"
+    )]
+    prompts: Option<PathBuf>,
 
     /// Take every input from this golden file or recorded generation, and write the results under its names. Recordings
     /// of this program are repeated in their numerics and with their number type of keys and values, unless others are
@@ -102,8 +131,9 @@ impl Rounded {
     fn precision(self) -> Precision {
         match self {
             Rounded::F64 => Precision::F64,
-            Rounded::F32 | Rounded::LlamaCpp => Precision::F32,
+            Rounded::F32 => Precision::F32,
             Rounded::Bf16 => Precision::Bf16,
+            Rounded::LlamaCpp => Rounding::LlamaCpp.computing(false).0,
         }
     }
 }
@@ -146,7 +176,7 @@ impl Args {
         {
             bail!("{flag} is what --precision llamacpp says: leave one of them out");
         }
-        if self.generation {
+        if self.generation || self.imatrix.is_some() {
             return Ok(());
         }
         let mut ids =
@@ -165,18 +195,24 @@ impl Args {
 
 /// Runs the command.
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
-    files::refuse_overwriting(&args.output, &[args.model.model.as_deref(), args.like.as_deref()])?;
-    files::refuse_no_place(&args.output)?;
+    // One of them is given.
+    let output = args.output.as_deref().or(args.imatrix.as_deref()).unwrap_or(Path::new(""));
+    let inputs = [&args.model.model, &args.like, &args.prompts].map(|path| path.as_deref());
+    files::refuse_overwriting(output, &inputs)?;
+    files::refuse_no_place(output)?;
     args.refuse_what_means_nothing()?;
     if let Some(path) = &args.like {
         files::refuse_special(path, "a safetensors file")?;
     }
     let golden = args.like.as_deref().map(TraceFile::open).transpose()?;
-    let text = if golden.is_some() { String::new() } else { args.prompt.text()? };
+    let prompts = args.prompts.as_deref().map(prompts).transpose()?;
+    let text = if golden.is_some() || prompts.is_some() { String::new() } else { args.prompt.text()? };
     let stop = interrupt::flag()?;
     let mut how = args.model.clone();
     if args.precision == Rounded::LlamaCpp {
-        how = how.as_recorded(Numerics::Fast, KvType::F32);
+        // Whether there is a cache is known when the model is open.
+        let (_, numerics, kv_type) = Rounding::LlamaCpp.computing(false);
+        how = how.as_recorded(numerics, kv_type);
     }
     if let (Some(golden), Rounded::F32) = (&golden, args.precision) {
         if how.numerics.is_none() {
@@ -190,8 +226,22 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     }
     // A pass over an autoregressive model can be traced; a generation is refused.
     let mut model = model::open_any(&how, args.precision.precision(), &stop, out)?.model;
-    if args.precision == Rounded::LlamaCpp && model.shape().reading != Reading::Whole {
-        model.set_kv_type(KvType::F16)?;
+    if args.precision == Rounded::LlamaCpp {
+        let has_cache = model.shape().reading != Reading::Whole;
+        model.set_kv_type(Rounding::LlamaCpp.computing(has_cache).2)?;
+    }
+    let parse = args.generate.explicit_profile(&model).is_some();
+    if let Some(output) = &args.imatrix {
+        args.generate.left_out(&model, Task::Answer).iter().for_each(|note| out.note(note));
+        let (ids, warnings) = match prompts {
+            Some(asked) => args.prompt.all_ids(&asked, &model, parse)?,
+            None => {
+                let prompt = args.prompt.ids(&text, &model, parse)?;
+                (vec![prompt.ids], prompt.warnings)
+            }
+        };
+        warnings.iter().for_each(|w| out.warn(w));
+        return imatrix(args, output, &mut model, ids, &stop, out);
     }
     let (kind, mut file) = match &golden {
         Some(golden) => {
@@ -202,7 +252,6 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
         }
         None => {
             args.generate.left_out(&model, Task::Answer).iter().for_each(|note| out.note(note));
-            let parse = args.generate.explicit_profile(&model).is_some();
             let prompt = args.prompt.ids(&text, &model, parse)?;
             prompt.warnings.iter().for_each(|w| out.warn(w));
             match args.generation {
@@ -214,8 +263,8 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     if file.tensors.is_empty() {
         bail!("nothing was recorded: no tap has such a name{}", known_taps(&args.taps));
     }
-    file.name = args.output.display().to_string();
-    let report = save(&args.output, kind, file)?;
+    file.name = output.display().to_string();
+    let report = save(output, kind, file)?;
     if out.json {
         out.object(&report)?;
     } else {
@@ -377,6 +426,82 @@ fn generation(
     let mut file = recorder.finish(&request.prompt, &done?.committed);
     file.metadata = trace_metadata::generation(model, &request, seed);
     Ok(file)
+}
+
+/// What was written with `--imatrix`.
+#[derive(Debug, Serialize)]
+struct ImatrixReport {
+    file: String,
+    bytes: u64,
+    kind: &'static str,
+    prompts: usize,
+    /// Canvases times their steps.
+    steps: usize,
+    tensors: usize,
+    /// Matrices, each expert for itself.
+    matrices: usize,
+    /// Those of them that nothing was multiplied by.
+    unused_matrices: usize,
+}
+
+/// Importance data of answers to prompts.
+fn imatrix(
+    args: &Args,
+    output: &Path,
+    model: &mut Model,
+    prompts: Vec<Vec<u32>>,
+    stop: &Arc<AtomicBool>,
+    out: Out,
+) -> anyhow::Result<Exit> {
+    let (seed, vocab_len) = (args.generate.seed.number(), model.shape().vocab_len as u32);
+    let (n, mut facts, mut answers) = (prompts.len(), None, Vec::new());
+    let bar = Count::new("prompts", !out.quiet && out.err_terminal);
+    model.collect_importance();
+    let mut session = model.session()?;
+    for (i, prompt) in prompts.into_iter().enumerate() {
+        bar.set(i, n);
+        let (mut request, notes) = args.generate.request(model, Task::Answer, prompt)?;
+        request.interrupt = Some(Arc::clone(stop));
+        if i == 0 {
+            notes.iter().for_each(|w| out.warn(w));
+            facts = Some(trace_metadata::generation(model, &request, seed));
+        }
+        // A stream of noise for each prompt.
+        let draws = Philox { seed: seed.wrapping_add(i as u64), vocab_len };
+        answers.push(generate(model, &mut session, &request, &draws, &mut |_| ControlFlow::Continue(()))?);
+    }
+    bar.finish();
+    let mut collector = model.take_importance().unwrap_or_default();
+    answers.iter().for_each(|a| collector.answered(a));
+    let steps = answers.iter().flat_map(|a| &a.canvases).map(|c| c.steps).sum();
+    let name = |path: &PathBuf| path.display().to_string();
+    let datasets = vec![args.prompts.as_ref().map_or_else(|| "prompt".into(), name)];
+    let canvas_len = model.shape().canvas_len;
+    let bytes = collector.to_gguf(&datasets, canvas_len, &facts.unwrap_or_default())?;
+    files::write(output, &bytes)?;
+    let (tensors, matrices, unused_matrices) = collector.matrices();
+    let report = ImatrixReport {
+        file: name(&output.into()),
+        bytes: bytes.len() as u64,
+        kind: "imatrix",
+        prompts: n,
+        steps,
+        tensors,
+        matrices,
+        unused_matrices,
+    };
+    if unused_matrices > 0 {
+        out.warn(&format!(
+            "nothing was multiplied by {unused_matrices} of {matrices} matrices: more prompts may use them"
+        ));
+    }
+    if out.json {
+        out.object(&report)?;
+    } else {
+        let (prompts, steps) = (counted(n, "prompt"), counted(steps, "step"));
+        out.text(&format!("{}: {tensors} tensors from {prompts} in {steps}\n", report.file))?;
+    }
+    Ok(Exit::Done)
 }
 
 #[cfg(test)]

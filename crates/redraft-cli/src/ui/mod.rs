@@ -3,6 +3,7 @@
 pub(crate) mod canvas;
 pub(crate) mod hold;
 pub(crate) mod live;
+pub(crate) mod page;
 pub(crate) mod picture;
 pub(crate) mod progress;
 pub(crate) mod table;

@@ -32,7 +32,7 @@ fn a_folder_becomes_a_file_that_runs() {
     assert_eq!(run["usage"]["completion_tokens"], 5);
     let done = redraft(&["convert", &input, &out]);
     assert_eq!(done.code, Some(2), "{}", done.err);
-    assert!(done.err.contains("sdar.gguf: exists already; --force replaces it"), "{}", done.err);
+    assert!(done.err.contains("sdar.gguf exists: --force replaces it"), "{}", done.err);
     let text =
         ok(&["convert", &input, &out, "--force", "--type", "F16", "--block-length", "8", "--name", "x"]);
     assert!(text.contains("sdar.gguf: sdar, ") && text.contains(" F16"), "{text}");

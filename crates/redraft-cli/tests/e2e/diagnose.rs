@@ -50,12 +50,56 @@ fn honest_numbers_are_rounding_and_mistakes_are_named() {
 }
 
 #[test]
+fn files_of_other_programs_are_read() {
+    let model = file("models/dream-tiny.F16.gguf");
+    let foreign = |name: &str| testdata(&format!("diagnose/foreign/{name}")).display().to_string();
+    let ids = "20,31,57,44,12,63,9,100";
+    let dump = foreign("dream-tiny.F16.txt");
+    let text = ok(&["diagnose", "-m", &model, "--ids", ids, &dump]);
+    assert!(text.contains("theirs is rounding") && text.contains("of the llamacpp floor"), "{text}");
+    let text = ok(&["diagnose", "-m", &model, "--ids", ids, "--all", &dump]);
+    assert!(text.contains("sum of logits: theirs 51.273899, the truth's 51.5287"), "{text}");
+
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let (map, mine) = (path("map.json"), path("mine.safetensors"));
+    std::fs::write(&map, r#"{"lm_head": "logits", "logits.bin": "logits"}"#).unwrap();
+    let run =
+        redraft(&["diagnose", "-m", &model, "--map", &map, "--computed-in", "f32", &foreign("dream-03.npz")]);
+    assert_eq!(run.code, Some(1), "{}{}", run.out, run.err);
+    assert!(run.out.contains("no-attention-scale"), "{}", run.out);
+
+    // Ours of the same pass.
+    let mut theirs = redraft::trace::TraceFile::open_any(dump.as_ref(), &Default::default()).unwrap();
+    let ids_of = ids.split(',').map(|id| id.parse().unwrap()).collect();
+    theirs.insert("ids", vec![8], redraft::trace::Elements::I32(ids_of));
+    let like = path("like.safetensors");
+    std::fs::write(&like, theirs.to_bytes()).unwrap();
+    ok(&["trace", "-q", "-m", &model, "-o", &mine, "--like", &like]);
+    let args = ["compare", "--preset", "half", &mine, &dump];
+    let text = ok(&args);
+    assert!(text.contains("of the elements that are printed") && text.contains("21 tensors"), "{text}");
+    let run = redraft(&["compare", &mine, &dump, "--only", "logits"]);
+    assert_eq!(run.code, Some(1), "{}", run.out);
+    // Raw logits are the model's in number or nothing.
+    let raw = path("logits.bin");
+    std::fs::write(&raw, [0; 400]).unwrap();
+    let run = redraft(&["diagnose", "-m", &model, "--map", &map, "--ids", ids, &raw]);
+    assert_eq!(run.code, Some(2), "{}", run.err);
+    assert!(run.err.contains("expected 4096 numbers of shape [8, 512], found 100"), "{}", run.err);
+}
+
+#[test]
 fn what_cannot_be_judged_is_refused() {
     let model = file("models/dream-tiny.F16.gguf");
     let golden = file("cases/dream-tiny.F16.sampler-origin.safetensors");
     for (args, said) in [
         (&[golden.as_str()][..], "a whole generation"),
-        (&[model.as_str()], "expected a safetensors file"),
+        (&[model.as_str()], "expected one of safetensors, NumPy's npz"),
+        (&[golden.as_str(), "--limit", "-1"], "expected a number in 1..=1000000"),
+        (&[golden.as_str(), "--ids", "1,x"], "expected token ids"),
+        (&[golden.as_str(), "--prompt-ids", "1,2"], "it has prompt_ids: leave out --prompt-ids"),
+        (&[golden.as_str(), "--map", model.as_str()], "expected a map, a JSON object"),
         (&[golden.as_str(), "--limit", "0.5"], "expected a number in 1..=1000000"),
         (&[golden.as_str(), "--computed-in", "f8"], "expected one of f32, llamacpp, bf16"),
     ] {

@@ -42,7 +42,7 @@ fn a_file_with_a_fault_is_reported_and_repaired() {
 
     let done = redraft(&["doctor", &mini(), "--fix", &out]);
     assert_eq!(done.code, Some(2));
-    assert!(done.err.contains("exists: give another name, or --force"), "{}", done.err);
+    assert!(done.err.contains("exists: --force replaces it"), "{}", done.err);
     ok(&["doctor", &mini(), "--fix", &out, "--force"]);
     let before = std::fs::read(&out).unwrap();
     let done = redraft(&["doctor", &out, "--fix", &out, "--force"]);

@@ -5,6 +5,7 @@ mod chat;
 #[path = "../../../redraft/tests/convert/checkpoint.rs"]
 #[allow(dead_code, clippy::unwrap_used, reason = "helpers of another suite")]
 mod checkpoint;
+mod compare;
 mod convert;
 mod diagnose;
 mod doctor;

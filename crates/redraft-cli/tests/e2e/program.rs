@@ -104,7 +104,7 @@ fn mistakes_are_explained() {
         (&["trace", "-m", &model, "-o", "x", "--like", &text], &[], &["text.gguf", "safetensors"]),
         (&["trace", "-m", &model, "-o", "x", "--backend", "cpu", "--precision", "f64", "x"], &[], &["f64"]),
         (&["compare", &text, &text], &[], &["text.gguf", "safetensors"]),
-        (&["compare", &folder, &text], &[], &["is a folder: expected a safetensors file"]),
+        (&["compare", &folder, &text], &[], &["none of its files could be read as tensors"]),
         (
             &["trace", "-m", &model, "-o", "x", "--like", &folder],
             &[],

@@ -23,11 +23,12 @@ pub(super) fn scale<A: Arithmetic>(o: &Scale, cx: &mut OpCx<'_, A::R>) -> Result
     Ok(())
 }
 
-/// `out = a + b`.
+/// `out = a + b` in the rows of `b`.
 pub(super) fn add<A: Arithmetic>(o: &Add, cx: &mut OpCx<'_, A::R>) -> Result<(), ComputeError> {
     let mut out = cx.take_real(o.out);
-    for ((out, &a), &b) in out.iter_mut().zip(cx.real(o.a)).zip(cx.real(o.b)) {
-        *out = A::store(a + b);
+    out.copy_from_slice(cx.real(o.a));
+    for (out, &b) in out[o.first * o.a.cols()..].iter_mut().zip(cx.real(o.b)) {
+        *out = A::store(*out + b);
     }
     cx.put_real(o.out, out);
     Ok(())

@@ -149,6 +149,7 @@ impl<'a, A: Arithmetic> Gates<'a, A> {
 /// Tokens are grouped by expert, so that each row of weights is decoded once. The results of all slots are
 /// kept until the end; the grouping cannot be seen in them. (PyTorch adds them in the order of expert ids.)
 pub(super) fn experts<A: Arithmetic>(o: &MoeExperts, cx: &mut OpCx<'_, A::R>) -> Result<(), ComputeError> {
+    let mut hidden = cx.hidden.take();
     let mut out = cx.take_real(o.out);
     out.fill(A::R::default());
     let down = cx.weights.get(o.down)?;
@@ -162,6 +163,10 @@ pub(super) fn experts<A: Arithmetic>(o: &MoeExperts, cx: &mut OpCx<'_, A::R>) ->
     let mut gates = Gates::<A>::new(cx, o.gate_up, ff)?;
     let mut down = Rows::<A>::new(down);
     let mut y = vec![A::R::default(); o.ids.len() * n_out]; // [tokens * slots, n_out]
+    if let Some(hidden) = &mut hidden {
+        hidden.clear();
+        hidden.resize(o.ids.len() * ff, A::R::default());
+    }
     for (expert, slots) in slots_of.iter().enumerate().filter(|(_, s)| !s.is_empty()) {
         let m = slots.len();
         let rows: Vec<A::R> = slots.iter().flat_map(|s| &x[s / k * n..][..n]).copied().collect();
@@ -174,6 +179,11 @@ pub(super) fn experts<A: Arithmetic>(o: &MoeExperts, cx: &mut OpCx<'_, A::R>) ->
             for ((h, &gate), &up) in h[f..].iter_mut().step_by(ff).zip(&gate).zip(&up) {
                 let a = A::round(A::activation(o.act, A::store(gate)));
                 *h = A::store(a * A::store(up));
+            }
+        }
+        if let Some(hidden) = &mut hidden {
+            for (&slot, h) in slots.iter().zip(h.chunks_exact(ff.max(1))) {
+                hidden[slot * ff..][..ff].copy_from_slice(h);
             }
         }
         let h = Operand::new(down.weight, o.numerics, &h, m)?;

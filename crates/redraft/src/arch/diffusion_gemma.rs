@@ -222,13 +222,14 @@ impl Arch for DiffusionGemma {
         &self,
         b: &mut ProgramBuilder,
         ids: Val,
-        previous: Option<Distribution>,
+        previous: &[(usize, Distribution)],
     ) -> Result<Val, ComputeError> {
         let m = &self.base;
         let mut x = m.embed(b, ids)?;
-        if let (Some(previous), Some(sc)) = (previous, &self.self_cond) {
-            let s = sc.build(b, previous, m.token_embd)?; // [T, n]
-            x = b.add(x, s)?;
+        for (first, previous) in previous {
+            let Some(sc) = &self.self_cond else { break };
+            let s = sc.build(b, *previous, m.token_embd)?; // [canvas, n]
+            x = b.add_rows(x, s, *first)?;
         }
         // The weightless norm applies on the first step too.
         let x = m.norm(b, x, None)?;

@@ -67,7 +67,12 @@ impl Arch for Twin {
     }
 
     /// Rows that all see each other.
-    fn canvas(&self, b: &mut ProgramBuilder, ids: Val, _: Option<Distribution>) -> Result<Val, ComputeError> {
+    fn canvas(
+        &self,
+        b: &mut ProgramBuilder,
+        ids: Val,
+        _: &[(usize, Distribution)],
+    ) -> Result<Val, ComputeError> {
         let x = self.0.embed(b, ids)?;
         let x = self.0.stack(b, x, true)?;
         self.0.result_norm(b, x)

@@ -240,7 +240,12 @@ impl Arch for Masked {
         self.hidden(b, ids, Cache::Append)
     }
 
-    fn canvas(&self, b: &mut ProgramBuilder, ids: Val, _: Option<Distribution>) -> Result<Val, ComputeError> {
+    fn canvas(
+        &self,
+        b: &mut ProgramBuilder,
+        ids: Val,
+        _: &[(usize, Distribution)],
+    ) -> Result<Val, ComputeError> {
         let cache = if self.blocks.is_none() { Cache::Unused } else { Cache::Read };
         let x = self.hidden(b, ids, cache)?;
         self.net.result_norm(b, x)

@@ -189,13 +189,13 @@ pub trait Arch: Send + Sync {
     fn result_norm(&self, b: &mut ProgramBuilder, hidden: Val) -> Result<Val, ComputeError>;
 
     /// Bidirectional pass over a canvas, with [`Reading::Blocks`] over any tokens after whole blocks. `previous`: the
-    /// distributions of the step before, `T` rows. Returns what the [`head`](Self::head) is applied to, one row per
+    /// distributions of the step before, each with the row that its first one belongs to. Returns what the [`head`](Self::head) is applied to, one row per
     /// position of the canvas: the final normed hidden state `[T, d_model]`.
     fn canvas(
         &self,
         b: &mut ProgramBuilder,
         ids: Val,
-        previous: Option<Distribution>,
+        previous: &[(usize, Distribution)],
     ) -> Result<Val, ComputeError>;
 
     /// With [`Reading::Whole`], as [`canvas`](Self::canvas), in a step of a

@@ -76,10 +76,13 @@ impl Config {
     /// What a demand finds, where it is not met.
     pub(super) fn refused(&self, demand: &Demand) -> Option<String> {
         let (path, found) = self.get(demand.paths)?;
-        let text = found.to_string();
         let number = |s: &str| s.parse::<f64>().ok();
-        let met =
-            demand.values.iter().any(|v| *v == text || number(v).is_some_and(|x| number(&text) == Some(x)));
+        let is = |x: &Json| {
+            let text = x.to_string();
+            demand.values.iter().any(|v| *v == text || number(v).is_some_and(|x| number(&text) == Some(x)))
+        };
+        // A list has one of them for each layer.
+        let met = is(found) || found.as_array().is_some_and(|list| list.iter().all(is));
         (!met).then(|| {
             let values = if demand.values.is_empty() { "null".into() } else { demand.values.join(" or ") };
             format!("{}; the architecture computes something else", wrong(path, &values, found))
@@ -152,7 +155,7 @@ mod tests {
     #[test]
     fn settings_are_found_by_their_paths() {
         let c = Config {
-            model: serde_json::json!({"a": {"b": 64.0, "c": null}, "d": -1, "e": "x", "f": true, "g": 1e300}),
+            model: serde_json::json!({"a": {"b": 64.0, "c": null}, "d": -1, "e": "x", "f": true, "g": 1e300, "h": ["y", "y"], "i": []}),
             generation: serde_json::json!({"steps": 48}),
         };
         assert_eq!(c.size(&["a.c", "a.b"]), Ok(Some(64)));
@@ -168,5 +171,8 @@ mod tests {
         assert_eq!(demand(&["a.b"], &["64"]), None);
         assert_eq!(demand(&["a.c"], &["1"]), None);
         assert!(demand(&["e"], &["\"y\""]).unwrap().contains("expected \"y\", found \"x\""));
+        assert_eq!(demand(&["h"], &["\"y\""]), None);
+        assert_eq!(demand(&["i"], &["\"y\""]), None);
+        assert!(demand(&["h"], &["\"x\""]).unwrap().contains("[\"y\",\"y\"]"));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use redraft_gguf::{Bytes, DType, GgufError, OpenOptions, Shown};
@@ -63,14 +63,18 @@ impl Checkpoint<'_> {
             Checkpoint::Memory(files) => return Ok(files.get(name).map(|b| b.to_vec())),
         };
         let path = dir.join(name);
-        if !path.is_file() {
-            return Ok(None);
-        }
-        let mut bytes = Vec::new();
-        match File::open(&path).and_then(|f| f.take(MAX_TEXT + 1).read_to_end(&mut bytes)) {
-            Ok(_) => Ok(Some(bytes)),
-            Err(source) => Err(Error::Io { path, source }),
-        }
+        let read = || match std::fs::metadata(&path) {
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            // Reading a pipe might never end.
+            Ok(data) if !data.is_file() => Err(std::io::Error::new(ErrorKind::InvalidInput, "it is no file")),
+            Err(e) => Err(e),
+            Ok(_) => {
+                let mut bytes = Vec::new();
+                File::open(&path)?.take(MAX_TEXT + 1).read_to_end(&mut bytes)?;
+                Ok(Some(bytes))
+            }
+        };
+        read().map_err(|source| Error::Io { path: path.clone(), source })
     }
 
     /// What is there instead of safetensors files.

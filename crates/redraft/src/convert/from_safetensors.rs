@@ -14,7 +14,7 @@ use super::folder::{Checkpoint, Folder, unusable};
 use super::plan::Plan;
 use super::rows::{Planned, WriteError};
 use crate::Error;
-use crate::partial::{Partial, free_bytes};
+use crate::partial::Partial;
 use crate::tokenizer::Tokenizer;
 use crate::weights::WeightLoader;
 
@@ -69,10 +69,6 @@ pub fn convert(
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<Converted, Error> {
     let io = |source| Error::Io { path: out.to_path_buf(), source };
-    let exists = || std::io::Error::new(ErrorKind::AlreadyExists, "exists already; --force replaces it");
-    if !options.overwrite && out.exists() {
-        return Err(io(exists()));
-    }
     let checkpoint = Checkpoint::Folder(folder);
     let (files, tokenizer) = Folder::open(checkpoint)?;
     let name = folder.canonicalize().ok().and_then(|f| Some(f.file_name()?.to_string_lossy().into_owned()));
@@ -80,11 +76,7 @@ pub fn convert(
         .map_err(|problems| unusable(checkpoint, problems))?;
     let header = header(&plan)?;
     let total = plan.tensors.iter().map(n_bytes).fold(header.len() as u64, u64::saturating_add);
-    if let Some(free) = free_bytes(out).filter(|&free| free < total) {
-        let what = format!("not enough room: {total} bytes are needed, {free} are free");
-        return Err(io(std::io::Error::new(ErrorKind::StorageFull, what)));
-    }
-    let mut partial = Partial::create(out).map_err(io)?;
+    let mut partial = Partial::create(out, options.overwrite, total).map_err(io)?;
     let written = |e| write_error(e, out);
     prepare(&plan, &header, total, &mut partial).map_err(written)?;
     drop(header);
@@ -97,10 +89,7 @@ pub fn convert(
     stream(&mut plan, buffered, total, &mut |done| progress(done, total)).map_err(written)?;
     // What was read from a file that became shorter is not what it says.
     files.check()?;
-    if !options.overwrite && out.exists() {
-        return Err(io(exists()));
-    }
-    partial.finish(out).map_err(io)?;
+    partial.finish().map_err(io)?;
     Ok(report(plan, total))
 }
 

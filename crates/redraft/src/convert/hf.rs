@@ -110,7 +110,7 @@ pub enum Fixed {
     Flag(bool),
 }
 
-/// A setting and the values that it may have, in JSON, beside null and nothing.
+/// A setting and the values that it may have, in JSON, beside null and nothing; of a list each element.
 pub struct Demand {
     /// Its paths.
     pub paths: &'static [&'static str],

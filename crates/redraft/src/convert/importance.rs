@@ -1,4 +1,4 @@
-//! How much each input of a matrix matters, from files of `llama-imatrix`.
+//! How much each input of a matrix matters, from files of `llama-imatrix` and of [`super::ImportanceCollector`].
 //!
 //! Such a file is a GGUF file with `general.type` = `imatrix`. For each matrix `NAME` it has `NAME.in_sum2`,
 //! `[inputs, matrices]`, the sums of the squares of what the matrix was multiplied by, and `NAME.counts`,
@@ -11,8 +11,8 @@ use redraft_gguf::{DType, Gguf, TensorInfo};
 
 use crate::Error;
 
-const SUMS: &str = ".in_sum2";
-const COUNTS: &str = ".counts";
+pub(super) const SUMS: &str = ".in_sum2";
+pub(super) const COUNTS: &str = ".counts";
 
 /// Mean squares of the inputs of matrices, by the name of the matrix.
 #[derive(Debug, Clone, Default, PartialEq)]

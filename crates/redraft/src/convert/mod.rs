@@ -1,5 +1,6 @@
 //! From other forms of a model to a model file: from checkpoints of `transformers`, and from one block type to another.
 
+mod collector;
 mod config;
 mod folder;
 mod from_safetensors;
@@ -13,6 +14,7 @@ mod slow_tokenizer;
 pub(crate) mod tables;
 mod tokenizer_json;
 
+pub use collector::ImportanceCollector;
 pub use config::Config;
 pub(crate) use config::missing;
 pub use folder::Checkpoint;
@@ -20,5 +22,5 @@ pub use from_safetensors::{ConvertOptions, Converted, convert, convert_to_memory
 pub use hf::{Demand, Fixed, HfSpec, Key, Made, Rows, Setting, Tensor};
 pub(crate) use hf::{demand, key, same};
 pub use importance::Importance;
-pub use quantize::{Errors, Plan, Planned};
+pub use quantize::{Errors, Planned, QuantizePlan};
 pub use recipe::{MIXES, Mix, Recipe};

@@ -69,6 +69,15 @@ impl<'a> Plan<'a> {
             problems.push(format!("{name} is missing or has no rows, and with it the vocabulary"));
         }
         let vocab_len = rows.unwrap_or(1) as u32;
+        match folder.config.size(&["vocab_size", "text_config.vocab_size"]) {
+            Ok(Some(n)) if rows.is_some() && n != vocab_len => {
+                problems.push(format!(
+                    "config.json: `vocab_size` is {n}, but the embedding has {vocab_len} rows"
+                ));
+            }
+            Ok(_) => {}
+            Err(e) => problems.push(e),
+        }
         for key in hf.keys.iter().copied().flatten() {
             match folder.config.value(key, vocab_len, options.block_len, &mut notes) {
                 Ok(Some(value)) if key.name.starts_with("diffusion.") => metadata.set(key.name, value),

@@ -1,6 +1,6 @@
 //! Writes a model file with its matrices in another block type.
 
-use std::io::{self, BufWriter, ErrorKind, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -8,7 +8,7 @@ use redraft_gguf::{BlockCodec, DType, Encoder, Gguf, GgufError, GgufWriter, Meta
 
 use super::{Importance, Recipe};
 use crate::Error;
-use crate::partial::{Partial, free_bytes};
+use crate::partial::Partial;
 
 /// Weights that one thread encodes at a time, as whole rows. Sums of errors are made over as many, so that they do not
 /// depend on the number of threads.
@@ -19,7 +19,7 @@ const COPY_BYTES: usize = 4 << 20;
 
 /// A file to be written: which tensor gets which type.
 #[derive(Debug)]
-pub struct Plan<'a> {
+pub struct QuantizePlan<'a> {
     gguf: &'a Gguf,
     importance: Option<&'a Importance>,
     writer: GgufWriter,
@@ -27,7 +27,7 @@ pub struct Plan<'a> {
     bytes: u64,
 }
 
-/// A tensor of a [`Plan`].
+/// A tensor of a [`QuantizePlan`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Planned {
     /// Its name.
@@ -60,7 +60,7 @@ struct Sums {
     values: f64,
 }
 
-impl<'a> Plan<'a> {
+impl<'a> QuantizePlan<'a> {
     /// Plans the file that `recipe` makes of `gguf`. The files of a split model become one.
     ///
     /// # Errors
@@ -70,7 +70,7 @@ impl<'a> Plan<'a> {
         gguf: &'a Gguf,
         recipe: &Recipe,
         importance: Option<&'a Importance>,
-    ) -> Result<Plan<'a>, Error> {
+    ) -> Result<QuantizePlan<'a>, Error> {
         let mut writer = GgufWriter::with_metadata(metadata(gguf, recipe));
         let mut tensors = Vec::new();
         let mut problems = Vec::new();
@@ -106,7 +106,7 @@ impl<'a> Plan<'a> {
         let alignment = writer.metadata().opt_u64("general.alignment")?;
         let alignment = alignment.unwrap_or(redraft_gguf::limits::DEFAULT_ALIGNMENT);
         let data = tensors.iter().map(|t| t.bytes.next_multiple_of(alignment)).sum::<u64>();
-        Ok(Plan { gguf, importance, writer, tensors, bytes: header.0 + data })
+        Ok(QuantizePlan { gguf, importance, writer, tensors, bytes: header.0 + data })
     }
 
     /// The tensors in the order of the file.
@@ -131,34 +131,27 @@ impl<'a> Plan<'a> {
         types
     }
 
-    /// Writes the file to `path`, replacing a file that is there. It appears under its name when it is complete; until
-    /// then it is called `path` with `.partial` added, and that file is removed whatever goes wrong.
+    /// Writes the file to `path`; with `replace` it takes the place of what is there. It appears under its name when it is
+    /// complete; until then it is called `path` with `.partial` added, and that file is removed whatever goes wrong.
     ///
     /// # Errors
-    /// Those of [`write`](Self::write); [`Error::Io`] with the path, of kind `StorageFull` before anything is written
-    /// where there is not enough room.
+    /// Those of [`write`](Self::write); [`Error::Io`] with the path, of kind `AlreadyExists` or, where there is not enough
+    /// room, `StorageFull` before anything is written.
     pub fn write_file(
         &self,
         path: &Path,
+        replace: bool,
         threads: usize,
         progress: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<Vec<Option<Errors>>, Error> {
         let io = |source| Error::Io { path: path.to_owned(), source };
-        // The rename at the end must not replace a device or a pipe.
-        if std::fs::metadata(path).is_ok_and(|m| !m.is_file()) {
-            return Err(io(io::Error::new(ErrorKind::AlreadyExists, "exists and is not a regular file")));
-        }
-        if let Some(free) = free_bytes(path).filter(|&free| free < self.bytes) {
-            let what = format!("not enough room: {} bytes are needed, {free} are free", self.bytes);
-            return Err(io(io::Error::new(ErrorKind::StorageFull, what)));
-        }
-        let partial = Partial::create(path).map_err(io)?;
+        let partial = Partial::create(path, replace, self.bytes).map_err(io)?;
         let out = BufWriter::with_capacity(COPY_BYTES, &partial.file);
         let errors = self.write(out, threads, progress).map_err(|e| match e {
             Error::Gguf(GgufError::Write { source }) => io(source),
             e => e,
         })?;
-        partial.finish(path).map_err(io)?;
+        partial.finish().map_err(io)?;
         Ok(errors)
     }
 
@@ -370,8 +363,15 @@ mod tests {
         let input = Gguf::from_bytes(out.finish().unwrap().into()).unwrap();
 
         let mut written = Vec::new();
-        let recipe = Recipe::pure(DType::Q4_K).unwrap();
-        let plan = Plan::new(&input, &recipe, None).unwrap();
+        let pure = Recipe::pure(DType::Q4_K).unwrap();
+        let e = QuantizePlan::new(&input, &pure, None).unwrap_err().to_string();
+        assert!(e.contains("b.weight: Q4_K cannot hold rows of 32") && !e.contains("a.weight"), "{e}");
+        let e = QuantizePlan::new(&input, &pure.with_token_embd(DType::F16).unwrap(), None)
+            .unwrap_err()
+            .to_string();
+        assert!(e.contains("no tensor token_embd.weight"), "{e}");
+        let recipe = Recipe::from_name("q4_k_m").unwrap();
+        let plan = QuantizePlan::new(&input, &recipe, None).unwrap();
         let errors = plan.write(&mut written, 2, &mut |_, _| true).unwrap();
         assert_eq!(plan.bytes(), written.len() as u64);
         assert_eq!(plan.types()[0], (DType::Q4_K, 1));
@@ -433,7 +433,7 @@ mod tests {
         let recipe = Recipe::pure(DType::Q4_K).unwrap();
         let write = |threads: usize| {
             let mut out = Vec::new();
-            let plan = Plan::new(&input, &recipe, Some(&importance)).unwrap();
+            let plan = QuantizePlan::new(&input, &recipe, Some(&importance)).unwrap();
             assert!(plan.tensors()[0].has_importance);
             let errors = plan.write(&mut out, threads, &mut |_, _| true).unwrap();
             (out, errors)
@@ -458,7 +458,7 @@ mod tests {
         let truth = decode(&input);
         let errors = |importance: Option<&Importance>| {
             let mut out = Vec::new();
-            let plan = Plan::new(&input, &recipe, importance).unwrap();
+            let plan = QuantizePlan::new(&input, &recipe, importance).unwrap();
             plan.write(&mut out, 2, &mut |_, _| true).unwrap();
             let found = decode(&Gguf::from_bytes(out.into()).unwrap());
             let mut sums = vec![0f64; 512];
@@ -485,12 +485,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let input = stack();
         let recipe = Recipe::pure(DType::Q8_0).unwrap();
-        let plan = Plan::new(&input, &recipe, None).unwrap();
+        let plan = QuantizePlan::new(&input, &recipe, None).unwrap();
         let path = dir.path().join("out.gguf");
-        let e = plan.write_file(&path, 1, &mut |_, _| false).unwrap_err();
+        let e = plan.write_file(&path, false, 1, &mut |_, _| false).unwrap_err();
         assert!(matches!(e, Error::Interrupted), "{e}");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
-        plan.write_file(&path, 1, &mut |_, _| true).unwrap();
+        plan.write_file(&path, false, 1, &mut |_, _| true).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().len(), plan.bytes());
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
     }

@@ -11,7 +11,8 @@ use crate::Error;
 use crate::file_type::{fitting, id_of, id_of_name, more_bits};
 use crate::trace::glob;
 
-/// Which tensor gets which type. Rows that do not divide into a type's blocks take a larger one that fits.
+/// Which tensor gets which type. In a mix, rows that do not divide into a type's blocks take a larger one that fits; a type
+/// that was asked for holds the rows, or is an error.
 #[derive(Debug, Clone)]
 pub struct Recipe {
     /// Type of the matrices that no rule is about.
@@ -22,6 +23,8 @@ pub struct Recipe {
     /// None where the recipe is pure.
     mix: Option<&'static Mix>,
 }
+
+const TOKEN_EMBD: &str = "token_embd.weight";
 
 /// A mix of types.
 #[derive(Debug)]
@@ -237,10 +240,18 @@ impl Recipe {
     /// a router picks experts by small differences. So do tensors of integers and of unknown types.
     ///
     /// # Errors
-    /// [`Error::Request`] for a pattern that fits no matrix, [`Error::Weights`] for types asked for by a pattern or for
-    /// the token embedding that cannot hold the rows.
+    /// [`Error::Request`] for a pattern that fits no matrix and for a type of a token embedding that is not there,
+    /// [`Error::Weights`] for types asked for, by a pattern, for the token embedding or for all matrices, that cannot hold
+    /// the rows.
     pub(super) fn dtypes(&self, gguf: &Gguf, has_importance: bool) -> Result<Vec<DType>, Error> {
         let shared_values = heads_per_value(gguf) >= 4;
+        if self.token_embd.is_some() && gguf.tensor(TOKEN_EMBD).is_none() {
+            return Err(Error::Request {
+                what: "type of the token embedding".into(),
+                expected: "none, or a file that has a token embedding".into(),
+                found: format!("no tensor {TOKEN_EMBD}"),
+            });
+        }
         let mut fits = vec![false; self.overrides.len()];
         let mut problems = Vec::new();
         let has_head = gguf.tensor("output.weight").is_some();
@@ -269,7 +280,8 @@ impl Recipe {
                 let head = (part == Part::Output).then_some(DType::Q6_K);
                 (m.rule)(Place { part, is_experts, i, n, shared_values, has_importance }).or(head)
             });
-            let mut asked = self.token_embd.filter(|_| t.name == "token_embd.weight");
+            let mut asked = self.mix.is_none().then_some(self.matrices);
+            asked = self.token_embd.filter(|_| t.name == TOKEN_EMBD).or(asked);
             for ((pattern, dtype), fits) in self.overrides.iter().zip(&mut fits) {
                 if glob(pattern, &t.name) {
                     (asked, *fits) = (Some(*dtype), true);
@@ -277,7 +289,11 @@ impl Recipe {
             }
             match asked {
                 Some(d) if d.row_bytes(t.row_len()).is_none() => {
-                    problems.push(format!("{}: {d} cannot hold rows of {}", t.name, t.row_len()));
+                    problems.push(format!(
+                        "{}: {d} cannot hold rows of {}: take a mix, or another type for it",
+                        t.name,
+                        t.row_len()
+                    ));
                     d
                 }
                 Some(d) => d,
@@ -399,7 +415,8 @@ mod tests {
             ("q4_k_s", "ffn_down_exps", "Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5"),
             ("q4_k_m", "ffn_down_exps", "Q8 Q8 Q5 Q5 Q8 Q5 Q5 Q8 Q5 Q5 Q8 Q5 Q5 Q8 Q8 Q8"),
             ("q4_k_m", "token_embd", "Q6"),
-            ("q4_k", "token_embd", "Q4"),
+            ("q5_0", "ffn_up_exps", "Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5 Q5"),
+            ("q8_0", "token_embd", "Q8"),
             ("q2_k", "ffn_down", "Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3"),
             ("q2_k", "attn_v", "Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3 Q3"),
             ("q2_k_s", "attn_v", "Q2 Q2 Q2 Q2 Q2 Q2 Q2 Q2 Q2 Q2 Q2 Q2"),
@@ -418,6 +435,8 @@ mod tests {
         for kind in ["attn_norm", "ffn_gate_inp"] {
             assert!(types(&g, "q2_k", kind).split(' ').all(|t| t == "F32"), "{kind}");
         }
+        let e = Recipe::from_name("q4_k").unwrap().dtypes(&g, false).unwrap_err().to_string();
+        assert!(e.contains("blk.3.ffn_down_exps.weight: Q4_K cannot hold rows of 32"), "{e}");
         let recipe = Recipe::from_name("Q3_K_M").unwrap().with_token_embd(DType::Q8_0).unwrap();
         let dtypes = recipe.dtypes(&g, false).unwrap();
         assert_eq!((dtypes[0], recipe.file_type_id()), (DType::Q8_0, Some(12)));

@@ -173,17 +173,21 @@ impl Converter {
             return Ok(()); // `new` has asked
         };
         let size = |d: DType| d.info().map_or(1, |i| i.block_bytes);
-        if self.from == self.to {
-            return Ok(run.chunks(CHUNK * size(self.from)).try_for_each(write)?);
-        }
         for chunk in run.chunks(CHUNK * size(self.from)) {
             let n = chunk.len() / size(self.from);
             self.values.resize(n, 0.0);
-            self.bytes.resize(n * size(self.to), 0);
             decoder.dequantize(chunk, &mut self.values);
+            if let Some(wrong) = self.values.iter().find(|x| !x.is_finite()) {
+                return Err(WriteError::Tensor(format!("has the value {wrong}: the checkpoint is damaged")));
+            }
+            if self.from == self.to {
+                write(chunk)?;
+                continue;
+            }
+            self.bytes.resize(n * size(self.to), 0);
             if self.to == DType::F16 {
                 // The first that would become infinite.
-                if let Some(large) = self.values.iter().find(|x| x.is_finite() && x.abs() >= 65_520.0) {
+                if let Some(large) = self.values.iter().find(|x| x.abs() >= 65_520.0) {
                     return Err(WriteError::Tensor(format!(
                         "has the value {large}, too large for F16: take BF16 or F32"
                     )));
@@ -256,7 +260,12 @@ mod tests {
         assert!(
             matches!(written(&large, RowOrder::Same, DType::F16), Err(WriteError::Tensor(e)) if e.contains("65520"))
         );
-        assert!(written(&source(&[1], &[f32::INFINITY]), RowOrder::Same, DType::F16).is_ok());
+        for wrong in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN] {
+            for dtype in [DType::F32, DType::F16, DType::BF16] {
+                let e = written(&source(&[2], &[1.0, wrong]), RowOrder::Same, dtype);
+                assert!(matches!(e, Err(WriteError::Tensor(e)) if e.contains("damaged")), "{wrong} {dtype}");
+            }
+        }
     }
 
     #[test]

@@ -98,6 +98,7 @@ pub(crate) const PLAIN: &[Demand] = &[
     demand(&["rope_scaling"], &["false"]),
     demand(&["rope_parameters.rope_type", "rope_parameters.type"], &["\"default\""]),
     demand(&["use_sliding_window"], &["false"]),
+    demand(&["layer_types"], &["\"full_attention\""]),
     demand(&["attention_bias"], &["false"]),
     demand(&["quantization_config"], &[]),
 ];

@@ -135,7 +135,8 @@ pub(super) fn add_tokenizer(
     }
     meta.set(key::TYPES, Array::I32(vocab.types.clone()));
     meta.set(key::MERGES, Array::Str(merges));
-    vocab.named(&files.config, settings, notes).into_iter().for_each(|(key, id)| meta.set(key, id));
+    let named = vocab.named(&files.config, settings, notes, &mut problems);
+    named.into_iter().for_each(|(key, id)| meta.set(key, id));
     match template(&files) {
         Ok((template, others)) => {
             if let Some(text) = template {
@@ -285,7 +286,24 @@ impl<'a> Vocab<'a> {
     }
 
     /// The tokens that the files name for something, by their keys.
-    fn named(&self, config: &Json, settings: &Config, notes: &mut Vec<String>) -> Vec<(&'static str, u32)> {
+    fn named(
+        &self,
+        config: &Json,
+        settings: &Config,
+        notes: &mut Vec<String>,
+        problems: &mut Vec<String>,
+    ) -> Vec<(&'static str, u32)> {
+        let rows = self.texts.len();
+        let mut ids = |name: &str| {
+            let all = ids(settings, name);
+            for id in all.iter().filter(|&&id| id as usize >= rows) {
+                let wrong = format!("config.json: `{name}`: expected an id below {rows}, found {id}");
+                if !problems.contains(&wrong) {
+                    problems.push(wrong);
+                }
+            }
+            all
+        };
         let mut found = Vec::new();
         for (name, key) in [
             ("bos", key::BOS),
@@ -305,19 +323,19 @@ impl<'a> Vocab<'a> {
                 }
                 id
             });
-            let stated = ids(settings, &format!("{name}_token_id")).first().copied();
+            let stated = ids(&format!("{name}_token_id")).first().copied();
             let mask =
                 || MASK_TEXTS.iter().find_map(|t| self.ids.get(t).copied()).filter(|_| key == key::MASK);
             // What is masked is the model's matter, the rest the tokenizer's.
             let id = if key == key::MASK { stated.or(by_text) } else { by_text.or(stated) };
-            if let Some(id) = id.or_else(mask).filter(|&id| (id as usize) < self.texts.len()) {
+            if let Some(id) = id.or_else(mask) {
                 found.push((key, id));
             }
         }
         // More ends of an answer than one.
         let eos = found.iter().find(|(k, _)| *k == key::EOS).map(|f| f.1);
-        let mut more = ids(settings, "eos_token_id");
-        more.retain(|&id| Some(id) != eos && (id as usize) < self.texts.len());
+        let mut more = ids("eos_token_id");
+        more.retain(|&id| Some(id) != eos);
         more.dedup();
         if more.len() > 2 {
             notes.push(format!(

@@ -1,6 +1,7 @@
 //! How far two results are from each other.
 
 use redraft_gguf::{f16_to_f32, f32_to_f16};
+use serde::Serialize;
 
 use crate::trace::{Elements, Tensor};
 
@@ -22,15 +23,12 @@ pub(super) fn distance(a: Option<&Tensor>, b: Option<&Tensor>) -> f64 {
         return f64::INFINITY;
     }
     let cols = (x.len() / rows(b).max(1)).max(1);
-    let square = |x: &[f64]| x.iter().map(|x| x * x).sum::<f64>();
-    // Rows that are nearly zero say nothing by themselves.
-    let usual = (square(&y) / (y.len() as f64 / cols as f64)).sqrt();
     let mut rows: Vec<f64> = x
         .chunks(cols)
         .zip(y.chunks(cols))
-        .map(|(x, y)| {
+        .zip(sizes(&y, cols))
+        .map(|((x, y), size)| {
             let away: f64 = x.iter().zip(y).map(|(x, y)| (x - y) * (x - y)).sum();
-            let size = square(y).sqrt().max(1e-3 * usual);
             if away == 0.0 { 0.0 } else { away.sqrt() / size }
         })
         .collect();
@@ -39,6 +37,61 @@ pub(super) fn distance(a: Option<&Tensor>, b: Option<&Tensor>) -> f64 {
     }
     rows.sort_by(f64::total_cmp);
     rows[rows.len() / 2]
+}
+
+/// The error, relative as in [`distance`], of printing the elements of `t` as decimals with half a unit in the last place:
+/// errors are spread evenly over it.
+pub(super) fn printing_unit(t: &Tensor, half_unit: f64) -> f64 {
+    let x = t.data.to_f64();
+    let cols = (x.len() / rows(t).max(1)).max(1);
+    let error = half_unit * (cols as f64 / 3.0).sqrt();
+    let mut units: Vec<f64> = sizes(&x, cols).into_iter().map(|size| error / size).collect();
+    units.sort_by(f64::total_cmp);
+    units.get(units.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// Lengths of rows; those that are nearly zero say nothing by themselves.
+fn sizes(x: &[f64], cols: usize) -> Vec<f64> {
+    let square = |x: &[f64]| x.iter().map(|x| x * x).sum::<f64>();
+    let usual = (square(x) / (x.len() as f64 / cols as f64)).sqrt();
+    x.chunks(cols).map(|x| square(x).sqrt().max(1e-3 * usual)).collect()
+}
+
+/// The sum of all elements of a tensor of which not all are known.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Sum {
+    /// Theirs.
+    pub theirs: f64,
+    /// The truth's.
+    pub truth: f64,
+    /// How far honest programs may be apart: about one standard deviation.
+    pub floor: f64,
+}
+
+impl Sum {
+    /// Of elements `truth`; `honest` are those of an honest program, whose relative distance at this tap is `distance`.
+    ///
+    /// The error of a sum is that of its elements, independent of each other (`distance` times their length as a vector)
+    /// or not (what it is in the honest program); that of adding them in f32, half a unit of each partial sum; and that of
+    /// printing the sum.
+    pub(super) fn of((theirs, half): (f64, f64), truth: &[f64], honest: &[f64], distance: f64) -> Sum {
+        let sum = |x: &[f64]| x.iter().sum::<f64>();
+        let (mut partial, mut square) = (0.0, 0.0);
+        for x in truth {
+            partial += x;
+            square += partial * partial;
+        }
+        let length = truth.iter().map(|x| x * x).sum::<f64>().sqrt();
+        let (apart, elements) = ((sum(honest) - sum(truth)).abs(), distance * length);
+        let adding = 2f64.powi(-24) * square.sqrt();
+        let floor = (apart.max(elements).powi(2) + adding * adding + half * half).sqrt();
+        Sum { theirs, truth: sum(truth), floor }
+    }
+
+    /// Theirs from the truth's, in floors.
+    pub fn ratio(&self) -> f64 {
+        (self.theirs - self.truth).abs() / self.floor
+    }
 }
 
 /// The error of storing numbers as these are: where all of them are numbers of 16 bits they were rounded to such at the

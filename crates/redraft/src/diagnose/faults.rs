@@ -611,7 +611,7 @@ impl Rewrite for Applied {
                 self.changed.store(true, Ordering::Relaxed);
                 let plain = b.rms_norm(o.x, None, o.eps, o.group)?;
                 let weighted = b.rms_norm(o.x, o.weight, o.eps, o.group)?;
-                b.append(Add { a: plain, b: weighted, out: o.out })
+                b.append(Add { a: plain, b: weighted, first: 0, out: o.out })
             }
             _ => b.append(op),
         }

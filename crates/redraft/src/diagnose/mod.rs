@@ -15,22 +15,26 @@ mod matrix;
 mod suspects;
 mod weights;
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use redraft_compute::{KvType, Numerics, Precision};
-use redraft_gguf::Gguf;
+use redraft_compute::{ComputeError, KvType, Numerics, Precision};
+use redraft_gguf::{Gguf, Shown};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
+pub use error::Sum;
 pub(crate) use faults::Applied;
 pub use faults::{Fault, Mistake, Pass};
 
 use crate::arch::Reading;
-use crate::trace::{Elements, TraceFile, is_input, like, place};
+use crate::trace::{
+    Elements, Given, Printed, Tensor, TraceFile, has_rows, in_pass, is_input, like, place, split_layer,
+};
 use crate::{Error, LoadOptions, Model};
-use error::{distance, shifted, storage_unit};
+use error::{distance, printing_unit, shifted, storage_unit};
 
 /// A kind of rounding that honest programs do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -58,29 +62,20 @@ impl Rounding {
         }
     }
 
-    /// How a model computes that rounds like this.
-    pub fn options(self, base: &LoadOptions, has_cache: bool) -> LoadOptions {
-        let base = LoadOptions { backend: "auto".into(), ..base.clone() };
+    /// How a model computes that rounds like this: with a cache of keys and values or without.
+    pub fn computing(self, has_cache: bool) -> (Precision, Numerics, KvType) {
         match self {
-            Rounding::F32 => LoadOptions {
-                precision: Precision::F32,
-                numerics: Some(Numerics::Exact),
-                kv_type: KvType::F32,
-                ..base
-            },
-            Rounding::LlamaCpp => LoadOptions {
-                precision: Precision::F32,
-                numerics: Some(Numerics::Fast),
-                kv_type: if has_cache { KvType::F16 } else { KvType::F32 },
-                ..base
-            },
-            Rounding::Bf16 => LoadOptions {
-                precision: Precision::Bf16,
-                numerics: Some(Numerics::Exact),
-                kv_type: KvType::F32,
-                ..base
-            },
+            Rounding::F32 => (Precision::F32, Numerics::Exact, KvType::F32),
+            Rounding::LlamaCpp if has_cache => (Precision::F32, Numerics::Fast, KvType::F16),
+            Rounding::LlamaCpp => (Precision::F32, Numerics::Fast, KvType::F32),
+            Rounding::Bf16 => (Precision::Bf16, Numerics::Exact, KvType::F32),
         }
+    }
+
+    /// The same as options of a model.
+    pub fn options(self, base: &LoadOptions, has_cache: bool) -> LoadOptions {
+        let (precision, numerics, kv_type) = self.computing(has_cache);
+        LoadOptions { backend: "auto".into(), precision, numerics: Some(numerics), kv_type, ..base.clone() }
     }
 
     /// The smallest floor there is: the error of a number that is rounded once. Where a program of ours is exact by chance
@@ -167,12 +162,21 @@ pub struct Tap {
     pub floors: [f64; 3],
     /// Theirs over the floor of the rounding they are judged by.
     pub ratio: f64,
+    /// The sum of all elements, where theirs shows it and not all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sum: Option<Sum>,
 }
 
 impl Tap {
-    /// Whether it is further away than so many floors, or no number.
+    /// Whether it is further away than so many floors, or no number; or the sum of its elements is.
     pub fn leaves(&self, limit: f64) -> bool {
-        self.ratio > limit || self.ratio.is_nan()
+        self.ratio > limit || self.ratio.is_nan() || self.sum_leaves(limit)
+    }
+
+    /// Whether the sum of all elements, most of which theirs does not show, is further away than they may be. Twice the
+    /// limit, since there is one number and no median.
+    pub fn sum_leaves(&self, limit: f64) -> bool {
+        self.sum.is_some_and(|sum| sum.ratio().is_nan() || sum.ratio() > 2.0 * limit)
     }
 }
 
@@ -256,8 +260,11 @@ pub fn diagnose(
             None => like(&mut Model::from_gguf(gguf.clone(), &options)?, &wanted, interrupt).map(Some),
             Some(fault) => {
                 let (mut model, applied) = Applied::open(gguf, &options, fault)?;
-                let found = like(&mut model, &wanted, interrupt)?;
-                Ok(applied.changed().then_some(found))
+                match like(&mut model, &wanted, interrupt) {
+                    // A model whose numbers overflow did not make theirs.
+                    Err(Error::Compute(ComputeError::NotFinite { .. })) => Ok(None),
+                    found => Ok(applied.changed().then_some(found?)),
+                }
             }
         }
     };
@@ -278,7 +285,7 @@ fn judge(
     run: &mut RunPasses<'_>,
 ) -> Result<Diagnosis, Error> {
     let truth = run(Running::Truth)?.unwrap_or_default();
-    let (names, skipped) = judged(theirs, &truth);
+    let (names, skipped) = judged(theirs, &truth)?;
     if names.is_empty() {
         return Err(theirs.wrong("it has no result of a pass that this model computes".into()));
     }
@@ -286,25 +293,54 @@ fn judge(
     for rounding in Rounding::ALL {
         honest.push(run(Running::Floor(rounding))?.unwrap_or_default());
     }
-    let away =
-        |a: &TraceFile, b: &TraceFile, name: &String| distance(a.tensors.get(name), b.tensors.get(name));
-    // Rounding to 16 bits at the end hides what is finer.
-    let unit = |r: Rounding, name: &String| r.unit().max(theirs.tensors.get(name).map_or(0.0, storage_unit));
+    let theirs_from = |found: &TraceFile, name: &String| {
+        distance(theirs.tensors.get(name), part(theirs, found, name).as_deref())
+    };
+    let apart = |a: &TraceFile, b: &TraceFile, name: &String| {
+        distance(part(theirs, a, name).as_deref(), part(theirs, b, name).as_deref())
+    };
+    // Rounding to 16 bits or to a few decimals at the end hides what is finer.
+    let stored = |name: &String| match printed(theirs, name) {
+        Some(p) => part(theirs, &truth, name).map_or(0.0, |t| printing_unit(&t, p.half_unit)),
+        None => theirs.tensors.get(name).map_or(0.0, storage_unit),
+    };
+    let stored: BTreeMap<&String, f64> = names.iter().map(|name| (name, stored(name))).collect();
+    let unit = |r: Rounding, name: &String| r.unit().max(stored.get(name).copied().unwrap_or(0.0));
     let tap = |name: &String| Tap {
         name: name.clone(),
-        theirs: away(theirs, &truth, name),
-        floors: std::array::from_fn(|i| away(&honest[i], &truth, name).max(unit(Rounding::ALL[i], name))),
+        theirs: theirs_from(&truth, name),
+        floors: std::array::from_fn(|i| apart(&honest[i], &truth, name).max(unit(Rounding::ALL[i], name))),
         ratio: 0.0,
+        sum: None,
     };
     let mut taps: Vec<Tap> = names.iter().map(tap).collect();
     let kinds: Vec<Rounding> = Rounding::ALL.into_iter().filter(|&r| known.is_none_or(|k| k == r)).collect();
     let rounding = known.unwrap_or_else(|| judged_by(&taps, limit));
+    let sum = |tap: &Tap, rounding: Rounding| {
+        let printed = printed(theirs, &tap.name)?;
+        let of = |file: &TraceFile| file.tensors.get(&tap.name).and_then(|t| printed.summed(t));
+        Some(Sum::of(
+            printed.sum?,
+            &of(&truth)?,
+            &of(&honest[rounding as usize])?,
+            tap.floors[rounding as usize],
+        ))
+    };
     let mut diagnosis = |rounding: Rounding, verdict: Option<Verdict>, tried: Vec<Tried>| {
-        taps.iter_mut().for_each(|tap| tap.ratio = tap.theirs / tap.floors[rounding as usize]);
+        for tap in &mut taps {
+            tap.ratio = tap.theirs / tap.floors[rounding as usize];
+            tap.sum = sum(tap, rounding);
+        }
         let (worst, at) = worst(taps.iter().map(|tap| (tap.ratio, tap.name.as_str())));
         let first = taps.iter().find(|tap| tap.leaves(limit));
         let verdict = verdict.unwrap_or_else(|| match first {
             None => Verdict::Rounding { worst, at },
+            // Theirs, of which a part is shown: that part is right.
+            Some(tap) if tap.ratio <= limit => Verdict::Unexplained {
+                first: tap.name.clone(),
+                ratio: tap.sum.map_or(f64::NAN, |sum| sum.ratio()),
+                look_at: "the elements that the text does not show: their sum is wrong".into(),
+            },
             Some(tap) => Verdict::Unexplained {
                 first: tap.name.clone(),
                 ratio: tap.ratio,
@@ -332,7 +368,7 @@ fn judge(
     let coarsest: Vec<f64> = plain.taps.iter().map(|t| t.floors.into_iter().fold(0.0, f64::max)).collect();
     let far = |found: &TraceFile, floors: &[f64]| {
         let ratios =
-            names.iter().zip(floors).map(|(name, floor)| (away(theirs, found, name) / floor, name.as_str()));
+            names.iter().zip(floors).map(|(name, floor)| (theirs_from(found, name) / floor, name.as_str()));
         worst(ratios)
     };
     let mut all: Vec<(&Mistake, Option<TraceFile>, f64, String)> = Vec::new();
@@ -364,8 +400,8 @@ fn judge(
                 _ => result(fault, Some(r))?.unwrap_or_default(),
             };
             let floors: Vec<f64> =
-                names.iter().map(|name| away(&own, &truth, name).max(unit(r, name))).collect();
-            let better = names.iter().zip(&floors).filter(|(n, f)| away(theirs, &truth, n) * TOO_GOOD < **f);
+                names.iter().map(|name| apart(&own, &truth, name).max(unit(r, name))).collect();
+            let better = names.iter().zip(&floors).filter(|(n, f)| theirs_from(&truth, n) * TOO_GOOD < **f);
             if known.is_none() && r != Rounding::F32 && 2 * better.count() > names.len() {
                 continue;
             }
@@ -395,8 +431,29 @@ fn judge(
     })
 }
 
+/// How theirs was printed, if it was.
+fn printed<'a>(theirs: &'a TraceFile, name: &str) -> Option<&'a Printed> {
+    match theirs.given.get(name) {
+        Some(Given::Printed(p)) => Some(p),
+        _ => None,
+    }
+}
+
+/// What of a tensor of ours theirs shows.
+fn part<'a>(theirs: &TraceFile, ours: &'a TraceFile, name: &str) -> Option<Cow<'a, Tensor>> {
+    let whole = ours.tensors.get(name)?;
+    match printed(theirs, name) {
+        Some(p) => p.pick(whole).map(Cow::Owned),
+        None => Some(Cow::Borrowed(whole)),
+    }
+}
+
 /// Their results in execution order that the model computes, and the others with what is wrong with them.
-fn judged(theirs: &TraceFile, truth: &TraceFile) -> (Vec<String>, Vec<String>) {
+///
+/// # Errors
+/// [`Error::Golden`] for a tensor that has other rows than the model's, and for numbers without a shape that are not as
+/// many.
+fn judged(theirs: &TraceFile, truth: &TraceFile) -> Result<(Vec<String>, Vec<String>), Error> {
     let mut names: Vec<&String> = theirs.tensors.keys().collect();
     names.sort_by_key(|name| place(name));
     let (mut judged, mut skipped) = (Vec::new(), Vec::new());
@@ -404,24 +461,58 @@ fn judged(theirs: &TraceFile, truth: &TraceFile) -> (Vec<String>, Vec<String>) {
         let t = &theirs.tensors[name];
         match truth.tensors.get(name) {
             Some(_) if t.data.is_int() => {}
-            Some(ours) if ours.data.len() != t.data.len() => {
-                skipped.push(format!("{name}: shape {:?}, the model's is {:?}", t.shape, ours.shape));
-            }
-            Some(_) => judged.push(name.clone()),
+            Some(ours) => match fits(theirs.given.get(name), t, ours) {
+                Fit::Yes => judged.push(name.clone()),
+                Fit::OtherSize(shape) => {
+                    skipped.push(format!("{name}: shape {shape:?}, the model's is {:?}", ours.shape));
+                }
+                Fit::No => {
+                    return Err(theirs.wrong(format!(
+                        "tensor {}: expected {} numbers of shape {:?}, found {} of shape {:?}",
+                        Shown(name),
+                        ours.data.len(),
+                        ours.shape,
+                        t.data.len(),
+                        t.shape
+                    )));
+                }
+            },
             None if is_input(name) => {}
             None => skipped.push(format!("{name}: not a tap of this model")),
         }
     }
-    (judged, skipped)
+    Ok((judged, skipped))
+}
+
+/// Whether a tensor of theirs is one of the model's.
+enum Fit<'a> {
+    Yes,
+    /// It is of another size, as a file that is cut to some rows has it: it is left out.
+    OtherSize(&'a [usize]),
+    /// It says of itself that it is another one.
+    No,
+}
+
+fn fits<'a>(given: Option<&'a Given>, t: &'a Tensor, ours: &Tensor) -> Fit<'a> {
+    let same = t.data.len() == ours.data.len();
+    match given {
+        Some(Given::Flat) if same => Fit::Yes,
+        Some(Given::Flat) => Fit::No,
+        Some(Given::Printed(p)) if p.pick(ours).is_some() => Fit::Yes,
+        Some(Given::Printed(p)) => Fit::OtherSize(&p.shape),
+        None if !same => Fit::OtherSize(&t.shape),
+        // `like` has given ours their shape where the rows are as many.
+        None if has_rows(&t.shape, ours.shape.first().copied().unwrap_or(1), t.data.len()) => Fit::Yes,
+        None => Fit::No,
+    }
 }
 
 /// Theirs, with the final norm of each pass asked for.
 fn with_normed(theirs: &TraceFile) -> TraceFile {
     let mut wanted = theirs.clone();
-    let pass = |name: &String| {
-        let (pass, base) = name.rsplit_once('/').map_or(("", name.as_str()), |(p, b)| (p, b));
-        let slash = if pass.is_empty() { "" } else { "/" };
-        base.starts_with("l_out-").then(|| format!("{pass}{slash}result_norm"))
+    let pass = |name: &String| match split_layer(name) {
+        (pass, "l_out", Some(_)) => Some(in_pass(pass, "result_norm")),
+        _ => None,
     };
     let passes: Vec<String> = theirs.tensors.keys().filter_map(pass).collect();
     for name in passes {
@@ -474,7 +565,7 @@ fn worst<'a>(taps: impl Iterator<Item = (f64, &'a str)>) -> (f64, String) {
 fn shifted_logits(file: &TraceFile, by: i8) -> TraceFile {
     let mut out = file.clone();
     for (name, t) in &mut out.tensors {
-        if ["logits", "result_output"].iter().any(|n| name.rsplit('/').next() == Some(n)) {
+        if matches!(split_layer(name), (_, "logits" | "result_output", None)) {
             t.data = shifted(t, by);
         }
     }
@@ -484,10 +575,12 @@ fn shifted_logits(file: &TraceFile, by: i8) -> TraceFile {
 /// A result, with the final norm in the place of the last layer's output.
 fn normed_last(file: &TraceFile, n_layers: usize) -> TraceFile {
     let mut out = file.clone();
-    let last = format!("l_out-{}", n_layers.saturating_sub(1));
+    let last = n_layers.checked_sub(1);
     for (name, t) in &mut out.tensors {
-        let pass = name.strip_suffix(&last).filter(|p| p.is_empty() || p.ends_with('/'));
-        if let Some(normed) = pass.and_then(|pass| file.tensors.get(&format!("{pass}result_norm"))) {
+        if let (pass, "l_out", layer) = split_layer(name)
+            && layer == last
+            && let Some(normed) = file.tensors.get(&in_pass(pass, "result_norm"))
+        {
             t.data.clone_from(&normed.data);
         }
     }

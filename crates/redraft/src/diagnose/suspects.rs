@@ -1,5 +1,7 @@
 //! What is usually wrong where a port leaves the floor first.
 
+use crate::trace::split_layer;
+
 /// Suspects by tap, without its pass and layer.
 const SUSPECTS: &[(&str, &str)] = &[
     ("inp_embd", "the embedding table (transposed, another type), token ids"),
@@ -51,8 +53,8 @@ const SUSPECTS: &[(&str, &str)] = &[
 
 /// What to look at where a tap is the first to leave the floor.
 pub(super) fn of(tap: &str) -> &'static str {
-    let base = tap.rsplit('/').next().unwrap_or(tap);
-    let fits = |(name, _): &&(&str, &str)| base.starts_with(name);
+    let (_, bare, _) = split_layer(tap);
+    let fits = |(name, _): &&(&str, &str)| bare.starts_with(name);
     SUSPECTS
         .iter()
         .filter(fits)

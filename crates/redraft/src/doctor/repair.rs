@@ -6,7 +6,7 @@ use std::path::Path;
 use redraft_gguf::{Gguf, GgufError, GgufWriter, Metadata};
 
 use crate::Error;
-use crate::partial::{Partial, free_bytes};
+use crate::partial::Partial;
 
 /// Bytes that are copied at a time.
 const CHUNK: usize = 4 << 20;
@@ -45,30 +45,20 @@ impl Repair {
         progress: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<(), Error> {
         let fail = |source| Error::Io { path: path.to_owned(), source };
-        let refuse = |why: &str| fail(io::Error::new(ErrorKind::AlreadyExists, why));
         if let Ok(there) = path.canonicalize() {
             let inputs = self.gguf.files().iter().filter_map(|f| f.path.as_ref()?.canonicalize().ok());
             if inputs.into_iter().any(|input| input == there) {
-                return Err(refuse("is the input: write to another file"));
-            }
-            if !there.is_file() {
-                return Err(refuse("exists and is not a regular file"));
-            }
-            if !replace {
-                return Err(refuse("exists: give another name, or --force to replace it"));
+                let why = "is the input: write to another file";
+                return Err(fail(io::Error::new(ErrorKind::AlreadyExists, why)));
             }
         }
         let total = self.gguf.tensors().iter().fold(0u64, |sum, t| sum.saturating_add(t.n_bytes));
-        if let Some(free) = free_bytes(path).filter(|&free| free < total) {
-            let what = format!("{total} bytes of tensors, {free} bytes are free");
-            return Err(fail(io::Error::new(ErrorKind::StorageFull, what)));
-        }
-        let partial = Partial::create(path).map_err(fail)?;
+        let partial = Partial::create(path, replace, total).map_err(fail)?;
         self.stream(BufWriter::new(&partial.file), total, progress).map_err(|e| match e {
             Error::Gguf(GgufError::Write { source }) => fail(source),
             e => e,
         })?;
-        partial.finish(path).map_err(fail)
+        partial.finish().map_err(fail)
     }
 
     fn stream<W: Write>(

@@ -1,6 +1,6 @@
 //! Whether a request fits the model, its sampler and the context.
 
-use super::pass::{check_guidance, check_kv_type};
+use super::canvas::{check_guidance, check_kv_type};
 use super::{BlockCache, Request};
 use crate::arch::{Noise, Reading, Shape};
 use crate::sampler::{PROFILES, Params, SAMPLERS};

@@ -1,5 +1,7 @@
 //! Holds canvases to a language: what a step computed is read as what it says of canvases of the language, before a sampler sees it.
 
+use std::sync::Arc;
+
 use super::pass::Sampling;
 use super::{Penalties, PlaceBan, Request};
 use crate::constrain::{ConstrainError, Constraint, Drawing, Row, Span};
@@ -8,8 +10,8 @@ use crate::sampler::PROFILES;
 use crate::{Error, Model};
 
 /// An answer that is held to a language.
-pub(super) struct Constrained<'a> {
-    constraint: &'a Constraint,
+pub(super) struct Constrained {
+    constraint: Arc<Constraint>,
     /// Tokens of the answer at most.
     tokens: usize,
     /// Whether samplers ask for tokens that are drawn.
@@ -30,13 +32,13 @@ pub(super) struct Positions<'a> {
     pub(super) predicted: &'a [bool],
 }
 
-impl<'a> Constrained<'a> {
+impl Constrained {
     /// That of a request, if it has one.
     ///
     /// # Errors
     /// A language that was compiled for another vocabulary or other ends; too few tokens for any reply; what cannot be done together with it.
-    pub(super) fn of(model: &Model, request: &'a Request) -> Result<Option<Constrained<'a>>, Error> {
-        let Some(constraint) = request.constraint.as_deref() else { return Ok(None) };
+    pub(super) fn of(model: &Model, request: &Request) -> Result<Option<Constrained>, Error> {
+        let Some(constraint) = request.constraint.clone() else { return Ok(None) };
         let refused = |what: &str, expected: &str, found: &str| {
             Err(Error::Request {
                 what: format!("{what} of an answer that is held to a language"),
@@ -72,7 +74,8 @@ impl<'a> Constrained<'a> {
         // Samplers without this parameter draw in each step.
         let draws = request.params.get("temperature") != 0.0;
         let threads = model.backend().capabilities().threads;
-        Ok(Some(Constrained { constraint, tokens, draws, threads, state: constraint.start(), start: 0 }))
+        let state = constraint.start();
+        Ok(Some(Constrained { constraint, tokens, draws, threads, state, start: 0 }))
     }
 
     fn span(&self) -> Span {

@@ -1,22 +1,21 @@
 //! The loop over canvases and steps.
 
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redraft_compute::{TapData, TapKey, Val};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
-use super::constrained::{Constrained, Positions};
-use super::pass::{CanvasPass, Previous, Sampling, TapSink, canvas_pass};
+use super::canvas::canvas_pass;
+use super::pass::TapSink;
 use super::result::CanvasResult;
-use super::{BlockCache, BlockStep, Draws, Given, Penalties, Session, Slot, check, first_canvas, memory};
-use crate::arch::{Noise, Reading, Shape};
+use super::run::{Next, Run};
+use super::{BlockCache, Draws, Given, Session};
+use crate::arch::{Reading, Shape};
 use crate::constrain::Constraint;
-use crate::model::hex;
-use crate::sampler::{Ask, Commit, Decision, Params, Profile, Sampler, SamplerSpec, StepView, Stop};
+use crate::sampler::{Decision, PROFILES, Params, Profile, SamplerSpec, Stop};
 use crate::{Error, Model};
 
 /// Tokens of an answer where the user does not say.
@@ -68,6 +67,30 @@ impl Request {
     pub(crate) fn logits_sink(&self, wanted: bool) -> LogitsSink<'_> {
         LogitsSink { interrupt: self.interrupt.as_ref(), wanted, logits: Vec::new() }
     }
+
+    /// For an answer of `max_tokens` in the model's own way: its sampler, its parameters, its end tokens.
+    ///
+    /// # Errors
+    /// [`Error::Autoregressive`] for a model that has no canvas to denoise; those of the parameters.
+    pub fn new(model: &Model, prompt: Vec<u32>, max_tokens: usize) -> Result<Request, Error> {
+        let sampler = model.sampler()?;
+        Ok(Request {
+            prompt,
+            max_tokens,
+            context_len: model.shape().context_len,
+            sampler,
+            params: model.params(sampler, &[])?,
+            profile: &PROFILES[0],
+            end_ids: model.tokenizer().end_ids(),
+            ban: Vec::new(),
+            given: Given::default(),
+            constraint: None,
+            self_conditioning: true,
+            cache: BlockCache::None,
+            full_logits: false,
+            interrupt: None,
+        })
+    }
 }
 
 /// Tokens of an answer where the user does not say: [`DEFAULT_MAX_TOKENS`], or the length that the model's makers take
@@ -106,6 +129,8 @@ pub struct StepEvent<'a> {
     pub temperature: f64,
     /// Canvas that went in.
     pub canvas_in: &'a [u32],
+    /// Positions that were predicted, whose rows [`logits`](Self::logits) has.
+    pub predicted: &'a [bool],
     /// Uniform numbers that sampled.
     pub uniform: &'a [f64],
     /// Fresh noise, for all positions.
@@ -120,8 +145,8 @@ pub struct StepEvent<'a> {
     pub result: &'a CanvasResult,
     /// What the sampler decided.
     pub decision: &'a Decision,
-    /// Raw logits of the open positions, `[open, V]`, before guidance, where [`Request::full_logits`] asks for them. With
-    /// a [`BlockCache`] those of the block alone, but in its first step.
+    /// Raw logits of the predicted positions, `[predicted, V]`, before guidance, where [`Request::full_logits`] asks for
+    /// them.
     pub logits: Option<&'a [f64]>,
 }
 
@@ -240,14 +265,14 @@ pub struct Generation {
 /// Watches a pass for the raw logits, and for an interruption.
 pub(crate) struct LogitsSink<'a> {
     interrupt: Option<&'a Arc<AtomicBool>>,
-    wanted: bool,
+    pub(super) wanted: bool,
     /// Those of the last pass.
     pub(crate) logits: Vec<f64>,
 }
 
 impl LogitsSink<'_> {
     /// Leaves those of the open positions, where all have been computed.
-    fn keep_open(&mut self, open: &[bool]) {
+    pub(super) fn keep_open(&mut self, open: &[bool]) {
         let width = self.logits.len() / open.len().max(1);
         let rows = self.logits.chunks(width.max(1)).zip(open).filter(|(_, open)| **open);
         self.logits = rows.flat_map(|(row, _)| row).copied().collect();
@@ -273,25 +298,6 @@ impl TapSink for LogitsSink<'_> {
     }
 }
 
-struct Hashes {
-    logits: Sha256,
-    full: Option<Sha256>,
-}
-
-impl Hashes {
-    fn last_step(&mut self, r: &CanvasResult, logits: &[f64]) {
-        for i in 0..r.argmax.len() {
-            for x in [r.max[i], r.lse[i], r.entropy[i]] {
-                self.logits.update(x.to_bits().to_le_bytes());
-            }
-            self.logits.update(r.argmax[i].to_le_bytes());
-        }
-        if let Some(full) = &mut self.full {
-            logits.iter().for_each(|&x| full.update((x as f32).to_bits().to_le_bytes()));
-        }
-    }
-}
-
 /// Generates an answer in `session`, whose cache is reused as far as it matches the prompt.
 ///
 /// # Errors
@@ -304,374 +310,20 @@ pub fn generate(
     draws: &dyn Draws,
     on_event: &mut dyn FnMut(&Event<'_>) -> ControlFlow<()>,
 ) -> Result<Generation, Error> {
-    let start = Instant::now();
-    model.sampler()?;
-    let given = &request.given;
-    let tokens = given.tokens(request.max_tokens);
-    let answer = match given.is_empty() {
-        true => model.shape().canvases(request.prompt.len(), tokens).total(),
-        false => tokens,
-    };
-    check::request(model, request, answer)?;
-    let mut constrained = Constrained::of(model, request)?;
-    let penalties = Penalties::of(model, request)?;
-    memory::check(model, session, request, &penalties, answer)?;
-    // Where a pass over what comes before a canvas predicts its first token, the language weighs on it, too.
-    let predicts_next = model.shape().predicts_next();
-    let before = |constrained: &Option<Constrained<'_>>| match constrained {
-        Some(c) if predicts_next => c.first_token(&penalties, request.prompt.len()),
-        _ => penalties.clone(),
-    };
-    session.set_penalties(&before(&constrained));
-    let windows = given.windows(model.shape(), request.prompt.len(), request.max_tokens);
-    if let Some(last) = windows.last() {
-        check::context(model, request, last.start.saturating_add(last.len))?;
-    }
-    let (cached, lead) = request.prompt.split_at(model.shape().cached(request.prompt.len()));
+    let mut run = Run::new(model, session, request.clone(), draws)?;
     let mut sink = request.logits_sink(request.full_logits);
-    let mut reused = session
-        .set_prompt(model, cached, &mut sink, &mut |done, total| on_event(&Event::Prompt { done, total }))?;
-    if lead.is_empty() {
-        // The first canvas begins with a token that only the pass over what comes before it predicts.
-        reused -= session.predict_next(model, &mut sink)?.min(reused);
-    }
-    let mut timings = Timings { prompt: start.elapsed(), ..Timings::default() };
-    let mut hashes = Hashes { logits: Sha256::new(), full: request.full_logits.then(Sha256::new) };
-    let mut sampler = (request.sampler.create)(&request.params, request.profile);
-    model.arch.set_prompt_window(request.profile.window);
-    let pad = model.tokenizer().pad().unwrap_or(0);
-    let slot = |at: usize| given.slot(at, pad);
-    let fixed = |range: Range<usize>| range.map_while(|at| fixed_id(slot(at))).collect::<Vec<u32>>();
-    // What comes before the next canvas and is not in the cache.
-    let mut lead = lead.to_vec();
-    let mut committed = fixed(0..windows.first().map_or(tokens, |w| w.start));
-    lead.extend_from_slice(&committed);
-    let mut canvases = Vec::new();
-    let mut end = None;
-    let mut repetition = false;
-    let mut block_bytes = 0;
-    let least = request.least_tokens();
-    for (canvas, window) in windows.iter().enumerate() {
-        session.set_penalties(&before(&constrained));
-        lead = session.extend_by(model, lead, &mut sink)?;
-        let slots: Vec<Slot> = (window.start..window.start + window.len).map(slot).collect();
-        let mut run = Canvas {
-            model,
-            session,
-            request,
-            penalties: &penalties,
-            constrained: constrained.as_ref(),
-            draws,
-            lead: &lead,
-            slots: &slots,
-            sampler: &mut *sampler,
-            canvas,
-            start,
-        };
-        let done = run.denoise(&mut sink, &mut hashes, on_event);
-        if request.cache != BlockCache::None {
-            // What the steps of a block shared is of no use to anything else.
-            block_bytes = model.backend.seq_bytes(session.seq())?;
-            model.backend.seq_truncate(session.seq(), session.tokens().len())?;
-        }
-        let (mut ids, report, first) = done?;
-        if canvas == 0 {
-            timings.first_draft = first;
-        }
-        ids.truncate(window.keep);
-        let free = free_from(&slots).min(ids.len());
-        if let Some((at, repeats)) =
-            request.profile.end_of(&ids[free..], &request.end_ids, least.saturating_sub(window.start + free))
-        {
-            repetition = repeats;
-            // An end token stays, what repeats goes.
-            ids[free + if repeats { at } else { at + 1 }..].fill(pad);
-            end = Some(window.start + free + at);
-        }
-        if let Some(c) = &mut constrained {
-            let text = end.map_or(ids.len(), |end| end - window.start).min(tokens - window.start);
-            let done = c.commit(canvas, &ids[..text], end.is_some())?;
-            // What can only end has ended.
-            end = end.or(done.then_some(window.start + text));
-        }
-        committed.extend_from_slice(&ids);
-        lead.extend_from_slice(&ids);
-        // What was committed, and given text up to the next canvas or to the end of the answer.
-        let next = windows.get(canvas + 1).map_or(tokens, |w| w.start);
-        if end.is_none() && next > committed.len() {
-            let between = fixed(committed.len()..next);
-            lead.extend_from_slice(&between);
-            committed.extend_from_slice(&between);
-        }
-        let until = end.unwrap_or(committed.len()).min(tokens);
-        let emitted = &committed[window.start..until.max(window.start)];
-        if on_event(&Event::Commit { canvas, ids: &ids, emitted, stop: report.stop }).is_break() {
-            return Err(Error::Interrupted);
-        }
-        canvases.push(report);
-        if end.is_some() {
-            break;
-        }
-    }
-    timings.total = start.elapsed();
-    timings.denoise = timings.total.saturating_sub(timings.prompt);
-    let stopped = end.filter(|&e| e <= tokens);
-    let ids = committed[..stopped.unwrap_or(tokens.min(committed.len()))].to_vec();
-    let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
-    let digests = Digests {
-        ids: hex(&Sha256::digest(&bytes)),
-        logits: hex(&hashes.logits.finalize()),
-        full: hashes.full.map(|h| hex(&h.finalize())),
-    };
-    // Given text that ends the answer makes it complete, and so does a language.
-    let complete = constrained.is_some() || given.end.is_some() || !slot(tokens.saturating_sub(1)).is_open();
-    let finish = if stopped.is_some() || complete { Finish::Stop } else { Finish::Length };
-    let kv_bytes = model.backend.seq_bytes(session.seq())?.max(block_bytes);
-    let repetition = repetition && stopped.is_some();
-    let kv_windowed = session.is_windowed();
-    Ok(Generation {
-        ids,
-        committed,
-        finish,
-        repetition,
-        canvases,
-        timings,
-        digests,
-        kv_bytes,
-        reused,
-        kv_windowed,
-    })
-}
-
-fn fixed_id(slot: Slot) -> Option<u32> {
-    match slot {
-        Slot::Fixed(id) => Some(id),
-        _ => None,
-    }
-}
-
-/// Where in a canvas an answer can end: after everything that is given and every gap.
-fn free_from(slots: &[Slot]) -> usize {
-    slots.iter().rposition(|&s| s != Slot::Open).map_or(0, |at| at + 1)
-}
-
-/// One canvas being denoised.
-struct Canvas<'a> {
-    model: &'a mut Model,
-    session: &'a mut Session,
-    request: &'a Request,
-    penalties: &'a Penalties,
-    constrained: Option<&'a Constrained<'a>>,
-    draws: &'a dyn Draws,
-    /// What is read before the canvas in each step.
-    lead: &'a [u32],
-    /// Its positions.
-    slots: &'a [Slot],
-    sampler: &'a mut dyn Sampler,
-    canvas: usize,
-    start: Instant,
-}
-
-impl Canvas<'_> {
-    /// Steps until the sampler stops. Returns what is committed, the report, and when the first
-    /// step was done.
-    fn denoise(
-        &mut self,
-        sink: &mut LogitsSink<'_>,
-        hashes: &mut Hashes,
-        on_event: &mut dyn FnMut(&Event<'_>) -> ControlFlow<()>,
-    ) -> Result<(Vec<u32>, CanvasReport, Duration), Error> {
-        let len = self.slots.len();
-        let n_prefix = self.session.tokens().len() + self.lead.len();
-        let shape = self.model.shape();
-        let (noise, feedback) = (shape.noise, self.request.self_conditioning && shape.self_conditioning);
-        let tail = vec![self.model.tokenizer().pad().unwrap_or(0); shape.reserved(self.request.sampler)];
-        // Positions of the canvas's block before it.
-        let before = if shape.reading == Reading::Blocks { self.lead.len() } else { 0 };
-        let drawn = match self.draws.recorded() {
-            true => self.canvas,
-            false => self.request.profile.draws_of(self.canvas),
-        };
-        let mut ids = first_canvas(noise, self.draws, drawn, len);
-        // The first token of a block that comes with the pass before it, which alone can predict it.
-        let next = self
-            .session
-            .next()
-            .filter(|_| self.lead.is_empty() && self.slots.first().is_some_and(|s| s.is_open()));
-        if let Some(next) = next {
-            ids[0] = next;
-        }
-        // Of random tokens those count as decided that the step before accepted.
-        let mut accepted = vec![false; len];
-        let fixed: Vec<bool> = self.slots.iter().map(|s| !s.is_open()).collect();
-        for (id, &slot) in ids.iter_mut().zip(self.slots) {
-            *id = fixed_id(slot).unwrap_or(*id);
-        }
-        let any_fixed = fixed.contains(&true);
-        let is_open = |ids: &[u32]| -> Vec<bool> {
-            ids.iter().zip(&fixed).map(|(&id, &fixed)| !fixed && noise.is_open(id)).collect()
-        };
-        let mut accepted_per_step = Vec::new();
-        let mut first_draft = Duration::ZERO;
-        if !is_open(&ids).contains(&true) {
-            let report = CanvasReport { steps: 0, stop: Stop::Converged, accepted_per_step };
-            return Ok((ids, report, self.start.elapsed()));
-        }
-        let undecided: Vec<bool> = fixed.iter().map(|fixed| !fixed).collect();
-        self.sampler.begin(&undecided, before);
-        let mut step = 0;
-        // The block whose surroundings are in the cache.
-        let mut cached = None;
+    let mut go = || -> Result<(), Error> {
         loop {
-            let ask = self.sampler.ask(step);
-            let ask = Ask { logits: ask.logits || self.constrained.is_some(), ..ask };
-            let uniform = self.draws.uniform(drawn, step, len);
-            let open = is_open(&ids);
-            let masked = matches!(noise, Noise::Mask(_)).then_some(&open[..]);
-            let mut predicted: Vec<bool> =
-                (0..len).map(|i| open[i] || ask.edit && !fixed[i] && (i > 0 || next.is_none())).collect();
-            let block = (self.request.cache != BlockCache::None).then(|| self.sampler.block(&open));
-            let block_step = block.as_ref().map(|block| {
-                let first = cached != Some(block.clone());
-                if !first {
-                    (0..len).filter(|i| !block.contains(i)).for_each(|i| predicted[i] = false);
+            match run.advance(model, session, &mut sink, on_event)? {
+                Next::Again => {}
+                Next::Canvas => {
+                    let result = canvas_pass(model, session, run.pass(), &mut sink)?;
+                    run.step(model, session, result, &mut sink, on_event)?;
                 }
-                BlockStep { cache: self.request.cache, begin: block.start, end: block.end, first }
-            });
-            let decided: Vec<bool> = match noise {
-                Noise::Mask(_) => open.iter().map(|open| !open).collect(),
-                Noise::Uniform => {
-                    accepted.iter().zip(&fixed).map(|(&accepted, &fixed)| accepted || fixed).collect()
-                }
-            };
-            let previous = match step {
-                1.. if feedback && !self.penalties.is_none(n_prefix) => Previous::KeptLogits,
-                1.. if feedback => Previous::Kept { temperature: self.sampler.ask(step - 1).temperature },
-                _ => Previous::None,
-            };
-            let pass = CanvasPass {
-                lead: self.lead,
-                ids: &ids,
-                tail: &tail,
-                open: (masked.is_some() || any_fixed).then_some(&predicted[..]),
-                previous,
-                keep: feedback,
-                sampling: Some(Sampling { ask, uniform: &uniform }),
-                penalties: Some(self.penalties),
-                decided: &decided,
-                block: block_step,
-            };
-            cached = block;
-            let mut result = canvas_pass(self.model, self.session, pass, sink)?;
-            if any_fixed && feedback {
-                sink.keep_open(&predicted);
+                Next::Done => return Ok(()),
             }
-            if let Some(sampled) = self.draws.sampled(drawn, step) {
-                result.sample = sampled;
-            }
-            let positions = Positions { ids: &ids, open: &open, predicted: &predicted };
-            if let Some(c) = self.constrained {
-                c.read(self.canvas, &positions, &Sampling { ask, uniform: &uniform }, &mut result)?;
-            }
-            // Canvases of masks are never re-noised, and positions of other canvases are not chosen at random.
-            let (renoise, choice) = match noise {
-                Noise::Uniform => (self.draws.renoise(drawn, step, len), Vec::new()),
-                Noise::Mask(_) => (Vec::new(), self.draws.choice(drawn, step, len)),
-            };
-            let mut decision = self.sampler.step(StepView {
-                step,
-                canvas: &ids,
-                open: &open,
-                argmax: &result.argmax,
-                sample: &result.sample,
-                lse: &result.lse,
-                entropy: &result.entropy,
-                first: &result.first,
-                second: &result.second,
-                sampled: &result.sampled,
-                logits: &result.logits,
-                mask: if let Noise::Mask(mask) = noise { mask } else { 0 },
-                renoise: &renoise,
-                choice: &choice,
-                end_ids: &self.request.end_ids,
-            });
-            // Where nothing was predicted there is nothing to be sure of.
-            for (confidence, predicted) in decision.confidence.iter_mut().zip(&predicted) {
-                if !predicted {
-                    *confidence = 0.0;
-                }
-            }
-            if let (Noise::Mask(mask), true) = (noise, ask.edit) {
-                self.penalties.reopen(n_prefix, &mut decision.canvas, mask);
-            }
-            let full = !is_open(&decision.canvas).contains(&true);
-            let ended = self.ended(noise, &decision.canvas);
-            let settled = match self.constrained {
-                // What is in the language is not edited.
-                Some(_) => ended || full && masked.is_some(),
-                None => ended && !ask.edit,
-            };
-            if decision.stop.is_none() && settled {
-                decision.stop = Some(Stop::Converged);
-            }
-            if let (Some(c), Some(_), Some(_)) = (self.constrained, masked, decision.stop)
-                && !full
-                && !ended
-            {
-                let open = is_open(&decision.canvas);
-                let positions = Positions { ids: &decision.canvas, open: &open, predicted: &predicted };
-                decision.canvas = c.complete(self.canvas, &positions, &result.logits)?;
-            }
-            accepted_per_step.push(decision.n_accepted());
-            if step == 0 {
-                first_draft = self.start.elapsed();
-            }
-            let event = Event::Step(StepEvent {
-                canvas: self.canvas,
-                step,
-                steps_max: self.sampler.max_steps(),
-                n_prefix,
-                temperature: ask.temperature,
-                canvas_in: &ids,
-                uniform: &uniform,
-                renoise: &renoise,
-                open: masked,
-                fixed: if any_fixed { &fixed } else { &[] },
-                choice: &choice,
-                result: &result,
-                decision: &decision,
-                logits: sink.wanted.then_some(&sink.logits[..]),
-            });
-            if on_event(&event).is_break() {
-                return Err(Error::Interrupted);
-            }
-            if let Some(stop) = decision.stop {
-                hashes.last_step(&result, &sink.logits);
-                let report = CanvasReport { steps: step + 1, stop, accepted_per_step };
-                let committed = match (noise, self.request.profile.commit) {
-                    (Noise::Uniform, Commit::Argmax) => result.argmax,
-                    (Noise::Mask(_), _) => decision.canvas,
-                    (Noise::Uniform, Commit::Canvas) => {
-                        // Fresh noise knows of no bans.
-                        let mut canvas = decision.canvas;
-                        self.penalties.without_banned(n_prefix, &mut canvas, &result.argmax);
-                        canvas
-                    }
-                };
-                return Ok((committed, report, first_draft));
-            }
-            (ids, accepted) = (decision.canvas, decision.accepted);
-            step += 1;
         }
-    }
-
-    /// Whether nothing that follows can change the answer: it has an end, everything before that is decided, and what is
-    /// decided stays.
-    fn ended(&self, noise: Noise, canvas: &[u32]) -> bool {
-        let Noise::Mask(_) = noise else { return false };
-        let free = free_from(self.slots);
-        let open = |i: usize| self.slots[i].is_open() && noise.is_open(canvas[i]);
-        let ends = |i: usize| i >= free && self.request.end_ids.contains(&canvas[i]);
-        (0..canvas.len()).find(|&i| open(i) || ends(i)).is_some_and(|i| !open(i))
-    }
+    };
+    let done = go();
+    run.finish(model, session, done)
 }

@@ -9,7 +9,8 @@ use redraft_compute::{
 };
 use redraft_gguf::available_memory;
 
-use super::pass::{CanvasPass, Previous, Sampling, TapSink, canvas_pass, prompt};
+use super::canvas::canvas_pass;
+use super::pass::{CanvasPass, Previous, Sampling, TapSink, prompt};
 use super::session::{kept, prompt_chunk};
 use super::{BlockCache, BlockStep, Penalties, Request, Session};
 use crate::arch::Reading;

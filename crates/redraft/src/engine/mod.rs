@@ -1,6 +1,8 @@
 //! From a prompt to committed canvases: passes, draws, steps, stop rules, events.
 
+mod batch;
 mod cache;
+mod canvas;
 mod check;
 mod constrained;
 mod draws;
@@ -11,9 +13,12 @@ mod overflow;
 mod pass;
 mod penalties;
 mod result;
+mod run;
 mod session;
 
+pub use batch::{Batch, Finished, JobId, OnJobEvent};
 pub use cache::{BlockCache, BlockStep};
+pub use canvas::{canvas_pass, canvas_passes};
 pub(crate) use check::commands;
 pub use draws::{Draws, Philox, first_canvas};
 pub use generate::{
@@ -24,7 +29,7 @@ pub use given::{Given, Slot, Window};
 pub use memory::MemoryEstimate;
 pub(crate) use memory::dry;
 pub use overflow::turns_to_drop;
-pub use pass::{CanvasPass, Previous, Sampling, TapSink, canvas_pass};
+pub use pass::{CanvasPass, Previous, Sampling, TapSink};
 use penalties::Place;
 pub use penalties::{Penalties, PlaceBan};
 pub use result::CanvasResult;

@@ -60,7 +60,7 @@ impl Penalties {
     ///
     /// # Errors
     /// [`Error::Request`] for a ban of an id that does not exist, and where nothing is left to be drawn.
-    pub(super) fn of(model: &Model, request: &Request) -> Result<Penalties, Error> {
+    pub(crate) fn of(model: &Model, request: &Request) -> Result<Penalties, Error> {
         let vocab_len = model.shape().vocab_len;
         let ascending = |mut ids: Vec<u32>| {
             ids.sort_unstable();

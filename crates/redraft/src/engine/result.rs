@@ -5,9 +5,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use redraft_compute::op::STATS;
-use redraft_compute::{Observer, TapData, TapKey, Val};
+use redraft_compute::{Observer, TapData, TapKey, Val, WeightId, WeightTable};
 
 use super::TapSink;
+use crate::convert::ImportanceCollector;
 
 /// What a pass with sampling computed, per position of the canvas. Where a position was not to be predicted, argmax and
 /// sample are what stands there and the numbers are 0.
@@ -78,18 +79,29 @@ impl CanvasResult {
     }
 }
 
+/// What an output of a pass is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Output {
+    /// Maximum, log-sum-exp, entropy.
+    Statistics,
+    Argmax,
+    Sample,
+    /// The logits of both, and the second largest one.
+    Worth,
+    Logits,
+}
+
 /// Joins a sink with the outputs of a pass.
 pub(super) struct Watch<'a> {
     pub(super) sink: &'a mut dyn TapSink,
     /// Of the pass, and of its first sequence, which is the one that is looked at.
     pub(super) rows: [usize; 2],
-    pub(super) result: CanvasResult,
+    /// Of which result each output is a part.
+    pub(super) outputs: Vec<(usize, Output)>,
+    pub(super) results: Vec<CanvasResult>,
+    /// What collects importance data, and the weights that are meant.
+    pub(super) products: Option<(&'a mut ImportanceCollector, &'a WeightTable)>,
 }
-
-/// Indices among the outputs of a pass: statistics, argmax, sample, the worth of both and the logits where these are asked for.
-const STATS_OUT: usize = 0;
-const ARGMAX: usize = 1;
-const WORTH: usize = 3;
 
 impl Observer for Watch<'_> {
     fn wants(&self, key: TapKey) -> bool {
@@ -105,35 +117,51 @@ impl Observer for Watch<'_> {
     }
 
     fn output(&mut self, index: usize, _val: Val, data: TapData<'_>) {
-        let r = &mut self.result;
+        let Some(&(result, output)) = self.outputs.get(index) else { return };
+        let Some(r) = self.results.get_mut(result) else { return };
         let reals: Vec<f32> = match data {
             TapData::F32(x) => x.to_vec(),
             TapData::F64(x) => x.iter().map(|&x| x as f32).collect(),
             // Ids come out of a vocabulary that fits i32.
             TapData::I32(x) => {
-                let picks = if index == ARGMAX { &mut r.argmax } else { &mut r.sample };
+                let picks = if output == Output::Argmax { &mut r.argmax } else { &mut r.sample };
                 return picks.extend(x.iter().map(|&id| id as u32));
             }
         };
-        if index == STATS_OUT {
-            for &[max, lse, entropy, _] in reals.as_chunks::<STATS>().0 {
-                r.max.push(max);
-                r.lse.push(lse);
-                r.entropy.push(entropy);
+        match output {
+            Output::Statistics => {
+                for &[max, lse, entropy, _] in reals.as_chunks::<STATS>().0 {
+                    r.max.push(max);
+                    r.lse.push(lse);
+                    r.entropy.push(entropy);
+                }
             }
-        } else if index != WORTH {
-            r.logits = reals;
-        } else {
-            for &[first, second, sampled] in reals.as_chunks().0 {
-                r.first.push(first);
-                r.second.push(second);
-                r.sampled.push(sampled);
+            Output::Worth => {
+                for &[first, second, sampled] in reals.as_chunks().0 {
+                    r.first.push(first);
+                    r.second.push(second);
+                    r.sampled.push(sampled);
+                }
             }
+            Output::Logits => r.logits = reals,
+            Output::Argmax | Output::Sample => {}
         }
     }
 
     fn interrupt(&self) -> Option<Arc<AtomicBool>> {
         self.sink.interrupt()
+    }
+
+    fn wants_products(&self) -> bool {
+        self.products.is_some()
+    }
+
+    fn product(&mut self, weight: WeightId, x: TapData<'_>, experts: Option<&[i32]>) {
+        if let Some((collector, weights)) = &mut self.products
+            && let Ok(weight) = weights.get(weight)
+        {
+            collector.add(weight, x, experts);
+        }
     }
 
     fn times_ops(&self) -> bool {

@@ -74,9 +74,8 @@ impl Session {
     }
 
     /// Makes the cache hold exactly `prompt`: what it shares with the cached tokens from the start is kept,
-    /// the rest is computed; all of it where sliding layers have lost what those tokens see. With [`Reading::Blocks`]
-    /// `prompt` is whole blocks, and whole blocks are kept: the tokens of a block see each other. `progress` gets
-    /// tokens done and tokens in all, before the first chunk and after each one. Returns how many tokens were kept.
+    /// the rest is computed. With [`Reading::Blocks`] `prompt` is whole blocks. `progress` gets tokens done and tokens in all,
+    /// before the first chunk and after each one. Returns how many tokens were kept.
     ///
     /// # Errors
     /// [`Error::Interrupted`] when `progress` breaks; those of [`extend`](Self::extend). The cache then holds a shorter
@@ -88,6 +87,26 @@ impl Session {
         sink: &mut dyn TapSink,
         progress: &mut dyn FnMut(usize, usize) -> ControlFlow<()>,
     ) -> Result<usize, Error> {
+        let shared = self.keep(model, prompt)?;
+        if progress(shared, prompt.len()).is_break() {
+            return Err(Error::Interrupted);
+        }
+        for chunk in prompt[shared..].chunks(prompt_chunk(model.shape())) {
+            self.extend(model, chunk, sink)?;
+            if progress(self.tokens.len(), prompt.len()).is_break() {
+                return Err(Error::Interrupted);
+            }
+        }
+        Ok(shared)
+    }
+
+    /// Keeps of the cache what it shares with `prompt` from the start: nothing where sliding layers have lost what the rest of
+    /// the prompt sees, whole blocks with [`Reading::Blocks`], since the tokens of a block see each other. Returns how many
+    /// tokens that are.
+    ///
+    /// # Errors
+    /// Those of the backend.
+    pub(super) fn keep(&mut self, model: &mut Model, prompt: &[u32]) -> Result<usize, Error> {
         let shared = self.tokens.iter().zip(prompt).take_while(|(a, b)| a == b).count();
         let shared = if self.first <= shared.saturating_sub(self.window) { shared } else { 0 };
         let shared = match model.shape().reading {
@@ -100,15 +119,6 @@ impl Session {
             self.next = None;
         }
         self.first = self.first.min(shared);
-        if progress(shared, prompt.len()).is_break() {
-            return Err(Error::Interrupted);
-        }
-        for chunk in prompt[shared..].chunks(prompt_chunk(model.shape())) {
-            self.extend(model, chunk, sink)?;
-            if progress(self.tokens.len(), prompt.len()).is_break() {
-                return Err(Error::Interrupted);
-            }
-        }
         Ok(shared)
     }
 

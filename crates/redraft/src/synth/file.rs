@@ -92,22 +92,17 @@ pub fn write(
     path: &Path,
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<Summary, SynthError> {
-    let io = |source| SynthError::Io { path: path.to_owned(), source };
     let writer = plan.writer(file_type)?;
     let total = measure(plan, writer.clone(), file_type)?;
     let no_space = |free| SynthError::NoSpace { path: path.to_owned(), needed: total, free };
-    // File systems that cannot say how much room they have will say that they are full.
-    if let Some(free) = free_bytes(path).filter(|&free| free < total) {
-        return Err(no_space(free));
-    }
-
-    let partial = Partial::create(path).map_err(io)?;
+    let io = |e: std::io::Error| match e.kind() {
+        ErrorKind::StorageFull => no_space(free_bytes(path).unwrap_or(0)),
+        _ => SynthError::Io { path: path.to_owned(), source: e },
+    };
+    let partial = Partial::create(path, true, total).map_err(io)?;
     let out = BufWriter::with_capacity(BUFFER_BYTES, &partial.file);
     let written = stream(plan, writer, file_type, seed, out, total, progress);
-    written.and_then(|()| partial.finish(path).map_err(io)).map_err(|e| match e {
-        SynthError::Gguf(GgufError::Write { source }) if source.kind() == ErrorKind::StorageFull => {
-            no_space(free_bytes(path).unwrap_or(0))
-        }
+    written.and_then(|()| partial.finish().map_err(io)).map_err(|e| match e {
         SynthError::Gguf(GgufError::Write { source }) => io(source),
         e => e,
     })?;

@@ -7,6 +7,7 @@ use std::path::Path;
 use redraft_gguf::{Bytes, OpenOptions, Shown};
 use safetensors::{Dtype, SafeTensors};
 
+use super::Given;
 use crate::Error;
 
 /// Elements of a tensor.
@@ -78,6 +79,20 @@ impl Elements {
         }
     }
 
+    /// The elements at these places, all of which there are.
+    pub(super) fn reordered(&self, order: &[usize]) -> Elements {
+        fn each<T: Copy>(x: &[T], order: &[usize]) -> Vec<T> {
+            order.iter().map(|&i| x[i]).collect()
+        }
+        match self {
+            Elements::F64(x) => Elements::F64(each(x, order)),
+            Elements::F32(x) => Elements::F32(each(x, order)),
+            Elements::I32(x) => Elements::I32(each(x, order)),
+            Elements::U8(x) => Elements::U8(each(x, order)),
+            Elements::I64(x) => Elements::I64(each(x, order)),
+        }
+    }
+
     fn to_bytes(&self) -> Vec<u8> {
         match self {
             Elements::F64(x) => x.iter().flat_map(|x| x.to_le_bytes()).collect(),
@@ -88,9 +103,8 @@ impl Elements {
         }
     }
 
-    /// `None` for types that no trace holds.
-    fn read(dtype: Dtype, b: &[u8]) -> Option<Elements> {
-        // The crate has checked that the length fits shape and type.
+    /// `None` for types that no trace holds. The length must be one of whole elements.
+    pub(super) fn read(dtype: Dtype, b: &[u8]) -> Option<Elements> {
         fn each<const N: usize, T>(b: &[u8], f: impl Fn([u8; N]) -> T) -> Vec<T> {
             b.as_chunks::<N>().0.iter().map(|&c| f(c)).collect()
         }
@@ -125,6 +139,10 @@ pub struct Tensor {
 pub struct TraceFile {
     /// Tensors by name.
     pub tensors: BTreeMap<String, Tensor>,
+    /// What else a file of another program says about a tensor, or does not.
+    pub given: BTreeMap<String, Given>,
+    /// What a person should know about how it was read.
+    pub notes: Vec<String>,
     /// Header metadata.
     pub metadata: BTreeMap<String, String>,
     /// Where it was read from, for messages.
@@ -165,13 +183,24 @@ impl TraceFile {
             })?;
             tensors.insert(key, Tensor { shape: info.shape.clone(), data: elements });
         }
-        Ok(TraceFile { tensors, metadata, name: name.to_string() })
+        Ok(TraceFile { tensors, metadata, name: name.to_string(), ..TraceFile::default() })
     }
 
     /// Adds a tensor.
     pub fn insert(&mut self, name: impl Into<String>, shape: Vec<usize>, data: Elements) {
         debug_assert_eq!(shape.iter().product::<usize>(), data.len());
         self.tensors.insert(name.into(), Tensor { shape, data });
+    }
+
+    /// Gives a tensor another name, in the place of any that has it.
+    pub(super) fn rename(&mut self, from: &str, to: &str) {
+        if let Some(tensor) = self.tensors.remove(from) {
+            self.tensors.insert(to.to_string(), tensor);
+            self.given.remove(to);
+        }
+        if let Some(given) = self.given.remove(from) {
+            self.given.insert(to.to_string(), given);
+        }
     }
 
     /// The file's bytes. Tensors stand by descending element size, then by name, so that each is aligned.

@@ -8,7 +8,7 @@ use redraft_compute::TapKey;
 use redraft_gguf::Shown;
 use serde_json::Value;
 
-use super::{GenerationRecorder, PassRecorder, TraceFile, whole};
+use super::{GenerationRecorder, PassRecorder, Tensor, TraceFile, split_layer, whole};
 use crate::arch::{Noise, Reading};
 use crate::engine::{
     BlockCache, CanvasPass, Draws, Given, Philox, Previous, Request, Session, canvas_pass, generate,
@@ -41,9 +41,11 @@ pub fn like(
             "there is neither prompt_ids or ids (a forward pass) nor step_left or x_in (a trajectory)";
         return Err(golden.wrong(format!("{inputs}: give a golden with its inputs, not a file of results")));
     };
-    // The golden's shapes where the elements are as many: per-head taps are [T, heads, d] there.
+    // The golden's shapes where rows and elements are as many: per-head taps are [T, heads, d] there.
     for (name, t) in &mut out.tensors {
-        if let Some(g) = golden.tensors.get(name).filter(|g| g.data.len() == t.data.len()) {
+        let rows = t.shape.first().copied();
+        let same = |g: &&Tensor| g.data.len() == t.data.len() && g.shape.first().copied() == rows;
+        if let Some(g) = golden.tensors.get(name).filter(same) {
             t.shape.clone_from(&g.shape);
         }
     }
@@ -86,9 +88,9 @@ fn passes<F: Fn(&str, TapKey) -> bool>(
     recorder: &mut PassRecorder<F>,
 ) -> Result<(), Error> {
     let masks = |prefix: &str| -> Vec<(usize, usize)> {
-        let find = |(name, t): (&String, &super::Tensor)| {
-            let layer = name.strip_prefix(prefix)?.strip_prefix("kq_visible-")?.parse().ok()?;
-            Some((layer, *t.shape.get(1)?))
+        let find = |(name, t): (&String, &Tensor)| match split_layer(name.strip_prefix(prefix)?) {
+            ("", "kq_visible", Some(layer)) => Some((layer, *t.shape.get(1)?)),
+            _ => None,
         };
         golden.tensors.iter().filter_map(find).collect()
     };
@@ -195,7 +197,7 @@ impl Config<'_> {
 /// End ids, as recordings of different origin write them.
 #[derive(serde::Deserialize, Default)]
 #[serde(untagged)]
-pub(super) enum Eos {
+enum Eos {
     One(u32),
     Many(Vec<u32>),
     #[default]
@@ -204,7 +206,7 @@ pub(super) enum Eos {
 
 impl Eos {
     /// As a list.
-    pub(super) fn ids(self) -> Vec<u32> {
+    fn ids(self) -> Vec<u32> {
         match self {
             Eos::One(id) => vec![id],
             Eos::Many(ids) => ids,

@@ -338,6 +338,7 @@ mod tests {
                 n_prefix: 1,
                 temperature: 1.0,
                 canvas_in: &[5, 6],
+                predicted: &[true; 2],
                 uniform: &[0.5; 2],
                 renoise: &[5, 6],
                 open: None,

@@ -1,7 +1,7 @@
 //! A recorded generation as steps that can be looked at again.
 
 use super::TraceFile;
-use super::like::{Eos, profile_of};
+use super::like::{Config, profile_of};
 use crate::Error;
 use crate::engine::{CanvasResult, StepEvent};
 use crate::sampler::{Commit, Decision, Profile, Stop, sampler};
@@ -47,6 +47,7 @@ impl RecordedStep {
             n_prefix: 0,
             temperature: self.temperature,
             canvas_in: &self.canvas_in,
+            predicted: &[],
             uniform: &[],
             renoise: &[],
             open: self.open.as_deref(),
@@ -69,15 +70,6 @@ fn commit_of(file: &TraceFile) -> Result<(&'static Profile, Commit), Error> {
     let profile = profile_of(file)?;
     let masks = file.metadata.get("sampler").map(|name| sampler(name)).transpose()?.is_some_and(|s| s.masks);
     Ok((profile, if masks { Commit::Canvas } else { profile.commit }))
-}
-
-/// What of `config` matters here.
-#[derive(serde::Deserialize)]
-struct Config {
-    #[serde(default)]
-    eos: Eos,
-    #[serde(default)]
-    min_tokens: f64,
 }
 
 impl Recording {
@@ -169,9 +161,10 @@ impl Recording {
                 },
             });
         }
-        let config: Option<Config> = file.metadata.get("config").and_then(|c| serde_json::from_str(c).ok());
-        let (eos, least) = config.map_or((Eos::None, 0.0), |c| (c.eos, c.min_tokens));
-        let mut end_ids = eos.ids();
+        // Other programs need not say how an answer ends, nor in our words.
+        let config = Config::of(file).ok();
+        let mut end_ids = config.as_ref().and_then(|c| c.ends().ok()).unwrap_or_default();
+        let least = config.as_ref().and_then(|c| c.get("min_tokens")?.as_f64()).unwrap_or(0.0);
         end_ids.sort_unstable();
         end_ids.dedup();
         let max_tokens = file.metadata.get("max_tokens").and_then(|n| n.parse().ok());

@@ -250,7 +250,7 @@ fn a_file_that_is_there_stays_unless_it_may_be_replaced() {
     dream().save(&folder, 0);
     std::fs::write(&out, "precious").unwrap();
     let e = convert(&folder, &out, &ConvertOptions::default(), &mut |_, _| true).unwrap_err().to_string();
-    assert!(e.contains("out.gguf: exists already; --force replaces it"), "{e}");
+    assert!(e.contains("out.gguf: exists: --force replaces it"), "{e}");
     let force = ConvertOptions { overwrite: true, ..ConvertOptions::default() };
     // Stopped half-way, the old file is still there and nothing beside it.
     let mut n = 0;

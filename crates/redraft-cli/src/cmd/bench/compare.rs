@@ -10,11 +10,12 @@ use regex_automata::meta::Regex;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::report::{Page, Table};
+use super::report::Page;
 use super::step::StepArgs;
 use super::{Machine, Spread, seconds};
 use crate::exit::Exit;
 use crate::out::Out;
+use crate::ui::page::Table;
 use crate::ui::progress::counted;
 use crate::ui::table::table;
 
@@ -136,7 +137,12 @@ impl Report {
         Page {
             facts: self.facts().into_iter().chain([ours, format!("other: {}", self.command)]).collect(),
             bars: vec![("redraft".into(), self.ours_s.clone()), ("other".into(), self.theirs_s.clone())],
-            tables: vec![Table { caption: "Steps by turns".into(), head: HEAD.to_vec(), rows: self.rows() }],
+            tables: vec![Table {
+                caption: "Steps by turns".into(),
+                head: HEAD.to_vec(),
+                words: &[0],
+                rows: self.rows(),
+            }],
         }
     }
 

@@ -8,6 +8,8 @@ use anyhow::Context as _;
 use serde::Serialize;
 
 use super::Spread;
+use crate::ui::page::{Picture, Table, escaped};
+use crate::{files, ui};
 
 /// Files of a report.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -36,7 +38,7 @@ impl ReportArgs {
             append(path).with_context(|| format!("--jsonl {}", path.display()))?;
         }
         if let Some(path) = &self.html {
-            std::fs::write(path, page.html()).with_context(|| format!("--html {}", path.display()))?;
+            files::write(path, page.html().as_bytes()).context("--html")?;
         }
         Ok(())
     }
@@ -51,19 +53,6 @@ pub(super) struct Page {
     pub(super) tables: Vec<Table>,
 }
 
-/// A table of a page.
-pub(super) struct Table {
-    pub(super) caption: String,
-    pub(super) head: Vec<&'static str>,
-    pub(super) rows: Vec<Vec<String>>,
-}
-
-const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}\
-    :root{color-scheme:light dark}table{border-collapse:collapse;margin:1rem 0}caption{text-align:left;font-weight:600}\
-    th,td{padding:.2rem .8rem;border-bottom:1px solid #8886;text-align:right}\
-    th:first-child,td:first-child{text-align:left}svg{width:100%;height:auto}text{font-size:13px;fill:currentColor}\
-    rect{fill:#4a7fd0}line{stroke:currentColor}";
-
 /// The picture, in its own units: its width.
 const WIDTH: f64 = 800.0;
 /// Where bars begin.
@@ -75,37 +64,21 @@ const LINE: f64 = 26.0;
 
 impl Page {
     fn html(&self) -> String {
-        let mut out = format!(
-            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>redraft bench</title>\
-             <style>{STYLE}</style></head><body>\n<h1>redraft bench</h1>\n<p>"
-        );
-        out.push_str(&self.facts.iter().map(|f| escaped(f)).collect::<Vec<_>>().join("<br>\n"));
-        out.push_str("</p>\n");
-        self.picture(&mut out);
-        for table in &self.tables {
-            let row = |cells: Vec<String>, tag: &str| {
-                let cells = cells.iter().map(|c| format!("<{tag}>{}</{tag}>", escaped(c)));
-                format!("<tr>{}</tr>\n", cells.collect::<String>())
-            };
-            let head = row(table.head.iter().map(ToString::to_string).collect(), "th");
-            let rows: String = table.rows.iter().map(|r| row(r.clone(), "td")).collect();
-            let _ =
-                write!(out, "<table><caption>{}</caption>\n{head}{rows}</table>\n", escaped(&table.caption));
-        }
-        out.push_str("</body></html>\n");
-        out
+        let svg = self.picture();
+        let pictures = svg.map(|svg| Picture { svg, caption: String::new() }).into_iter().collect();
+        let (facts, tables) = (self.facts.clone(), self.tables.clone());
+        ui::page::Page { title: "redraft bench", facts, pictures, tables }.html()
     }
 
     /// A bar for each median, with a line from the least to the largest.
-    fn picture(&self, out: &mut String) {
+    fn picture(&self) -> Option<String> {
         let most = self.bars.iter().map(|(_, s)| s.max).fold(0.0, f64::max);
         if most <= 0.0 {
-            return;
+            return None;
         }
         let height = LINE * self.bars.len() as f64;
-        let _ = write!(
-            out,
-            "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"seconds of a step\">"
+        let mut out = format!(
+            "<svg class=\"bars\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"seconds of a step\">"
         );
         for (i, (label, s)) in self.bars.iter().enumerate() {
             let y = LINE * i as f64;
@@ -127,22 +100,8 @@ impl Page {
             );
         }
         out.push_str("</svg>\n");
+        Some(out)
     }
-}
-
-/// Text of a page, whatever a model or a command is called.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 #[cfg(test)]
@@ -157,7 +116,12 @@ mod tests {
                 ("a <b>".into(), Spread::of(vec![1.0, 2.0, 4.0]).unwrap()),
                 ("b".into(), Spread::of(vec![1.0]).unwrap()),
             ],
-            tables: vec![Table { caption: "t".into(), head: vec!["x"], rows: vec![vec!["<1".into()]] }],
+            tables: vec![Table {
+                caption: "t".into(),
+                head: vec!["x"],
+                words: &[],
+                rows: vec![vec!["<1".into()]],
+            }],
         };
         let html = page.html();
         assert!(html.contains("&lt;script&gt;&amp;&quot;") && !html.contains("<script>"), "{html}");

@@ -11,13 +11,14 @@ use redraft::compute::cpu::peak::peak;
 use serde::Serialize;
 
 use super::peak::Figures;
-use super::report::{Page, ReportArgs, Table};
+use super::report::{Page, ReportArgs};
 use super::{Machine, Spread, seconds};
 use crate::answer::peak_rss_bytes;
 use crate::args::model::{ModelArgs, at_least_one};
 use crate::exit::Exit;
 use crate::model::{ModelReport, open_any};
 use crate::out::Out;
+use crate::ui::page::Table;
 use crate::ui::progress::{counted, human_bytes};
 use crate::ui::table::table;
 use crate::version::VERSION;
@@ -310,8 +311,12 @@ impl Report {
     }
 
     fn page(&self) -> Page {
-        let table =
-            |caption: String, head: &[&'static str], rows| Table { caption, head: head.to_vec(), rows };
+        let table = |caption: String, head: &[&'static str], rows| Table {
+            caption,
+            head: head.to_vec(),
+            words: &[0],
+            rows,
+        };
         let parts = self.steps.iter().filter_map(|s| {
             let parts = s.parts.as_ref()?;
             Some(table(s.caption(), &PARTS, part_rows(parts)))

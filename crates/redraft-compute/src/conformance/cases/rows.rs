@@ -25,6 +25,19 @@ pub(super) fn add(list: &mut Vec<Case>) {
         let x = Data::Real(vec![1.0, 3e38, 2.0]);
         pair(vec![x.clone(), x], 3, |b, x, y| b.add(x, y))
     });
+    for (first, rows) in [(0, 0), (0, 2), (1, 3), (4, 1), (3, 2), (5, 0)] {
+        push(list, "Add", Exact, format!("{rows} rows from row {first} of 5"), move || {
+            let mut noise = Noise(16);
+            let (table, _) = Weights::new(11).finish();
+            let mut b = ProgramBuilder::new(&table, 0, 5);
+            let x = b.input("x", 33, Kind::Real)?;
+            let y = b.input_rows("y", rows, 33, Kind::Real)?;
+            let sum = b.add_rows(x, y, first)?;
+            b.output(sum);
+            let inputs = [5, rows].map(|n| Data::Real(noise.reals(n * 33, Spread::Wide)));
+            Ok(single(b, table, inputs.to_vec()))
+        });
+    }
     for act in [Activation::GeluTanh, Activation::Silu] {
         push(list, "Glu", Exact, format!("{act:?} over its range"), move || glu(act, 999, Spread::Times(12)));
         push(list, "Glu", Exact, format!("{act:?} far out"), move || glu(act, 100, Spread::Times(300)));

@@ -54,6 +54,7 @@ impl Routing {
 }
 
 pub(crate) fn run(cpu: &mut Cpu, o: &op::MoeExperts, cx: &mut Cx<'_>) -> Result<(), ComputeError> {
+    let mut kept = cx.hidden.take();
     let down = cx.weights.get(o.down)?;
     cx.check_ids("MoeExperts", o.ids, down.experts)?;
     let (ff, top_k) = (down.cols, o.ids.cols());
@@ -73,6 +74,9 @@ pub(crate) fn run(cpu: &mut Cpu, o: &op::MoeExperts, cx: &mut Cx<'_>) -> Result<
     let (k, n) = (gate.cols(), down.rows());
     let (mut hidden, mut results) = (std::mem::take(&mut cpu.hidden), std::mem::take(&mut cpu.results));
 
+    if let Some(kept) = &mut kept {
+        kept.clear();
+    }
     for (b, out) in out.chunks_mut((BLOCK * n).max(1)).enumerate() {
         let tokens = out.len() / n;
         let pairs = b * BLOCK * top_k..(b * BLOCK + tokens) * top_k;
@@ -115,6 +119,9 @@ pub(crate) fn run(cpu: &mut Cpu, o: &op::MoeExperts, cx: &mut Cx<'_>) -> Result<
         });
 
         let row = |i: usize| &hidden[i * ff..][..ff];
+        if let Some(kept) = &mut kept {
+            route.places.iter().for_each(|&place| kept.extend_from_slice(row(place)));
+        }
         let places = Places { bands: &route.bands, order: None };
         cpu.operand.fill(&cpu.pool, cpu.table, down.form(o.numerics), places, ff, row)?;
         let hidden_x = &cpu.operand;

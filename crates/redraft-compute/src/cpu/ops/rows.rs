@@ -47,7 +47,13 @@ pub(crate) fn scale(cpu: &mut Cpu, o: &op::Scale, cx: &mut Cx<'_>) -> Result<(),
 pub(crate) fn add(cpu: &mut Cpu, o: &op::Add, cx: &mut Cx<'_>) -> Result<(), ComputeError> {
     let mut out = cx.take_real(o.out);
     let (a, b) = (cx.real(o.a), cx.real(o.b));
-    bands(&cpu.pool, o.out, &mut out, |at, out| (cpu.table.add)(&a[at.clone()], &b[at], out));
+    let start = o.first * o.a.cols();
+    let (before, rest) = out.split_at_mut(start);
+    let (sum, after) = rest.split_at_mut(b.len());
+    before.copy_from_slice(&a[..start]);
+    after.copy_from_slice(&a[start + b.len()..]);
+    let a = &a[start..];
+    bands(&cpu.pool, o.b, sum, |at, out| (cpu.table.add)(&a[at.clone()], &b[at], out));
     cx.put_real(o.out, out);
     Ok(())
 }

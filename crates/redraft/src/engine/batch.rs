@@ -1,0 +1,207 @@
+//! Several answers at once: those that are ready share canvas passes.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::run::{Next, Run};
+use super::{CanvasPass, Event, Generation, Philox, Request, Session, TapSink, canvas_pass, canvas_passes};
+use crate::{Error, Model};
+
+/// The number of an answer of a [`Batch`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobId(pub u64);
+
+/// Answers that are made together, each of which joins and leaves between two steps whenever it likes. Prompts, lengths,
+/// samplers and seeds are their own, and so are their bits: who else is there changes nothing.
+pub struct Batch {
+    jobs: Vec<Job>,
+    joined: u64,
+    most_rows: usize,
+    interrupt: Option<Arc<AtomicBool>>,
+}
+
+struct Job {
+    id: JobId,
+    session: Session,
+    run: Run<Philox>,
+    /// Ended before its time.
+    failed: Option<Error>,
+}
+
+/// An answer that is no longer in the batch: its session, for the next one, and what came of it.
+pub struct Finished {
+    /// The answer.
+    pub id: JobId,
+    /// Its session.
+    pub session: Session,
+    /// The answer, or what it ended with: [`Error::Interrupted`] where somebody wanted that.
+    pub result: Result<Generation, Error>,
+}
+
+/// What is told of an answer that is being made; breaking ends it.
+pub type OnJobEvent<'a> = dyn FnMut(JobId, &Event<'_>) -> ControlFlow<()> + 'a;
+
+impl Batch {
+    /// An empty one. Passes have at most `most_rows` rows, or those of one canvas where that has more. `interrupt` stops
+    /// everything, inside a pass too.
+    pub fn new(most_rows: usize, interrupt: Option<Arc<AtomicBool>>) -> Batch {
+        Batch { jobs: Vec::new(), joined: 0, most_rows, interrupt }
+    }
+
+    /// Answers in it.
+    pub fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    /// Adds an answer; what its session holds of the prompt is used.
+    ///
+    /// # Errors
+    /// What is wrong with the request, and memory that is not there; with the session.
+    pub fn join(
+        &mut self,
+        model: &mut Model,
+        mut session: Session,
+        request: Request,
+        draws: Philox,
+    ) -> Result<JobId, (Session, Error)> {
+        match Run::new(model, &mut session, request, draws) {
+            Err(e) => Err((session, e)),
+            Ok(run) => {
+                let id = JobId(self.joined);
+                self.joined += 1;
+                self.jobs.push(Job { id, session, run, failed: None });
+                Ok(id)
+            }
+        }
+    }
+
+    /// Ends an answer; [`round`](Self::round) hands it back.
+    pub fn stop(&mut self, id: JobId) {
+        if let Some(job) = self.jobs.iter_mut().find(|job| job.id == id) {
+            job.failed = Some(Error::Interrupted);
+        }
+    }
+
+    /// Each answer does one pass over a part of its prompt, or takes part in a canvas pass. Returns those that are done.
+    pub fn round(&mut self, model: &mut Model, on_event: &mut OnJobEvent<'_>) -> Vec<Finished> {
+        let mut ready: Vec<usize> = Vec::new();
+        for (i, job) in self.jobs.iter_mut().enumerate() {
+            if job.advance(model, on_event) {
+                ready.push(i);
+            }
+        }
+        while let Some(&first) = ready.first() {
+            let group = self.group(&ready);
+            ready.retain(|i| !group.contains(i));
+            if group.len() < 2 || !self.together(&group, model, on_event) {
+                // Alone, where one of them cannot be computed, so that only that one fails.
+                group.iter().for_each(|&i| self.jobs[i].alone(model, on_event));
+            }
+            debug_assert!(group.contains(&first), "each turn ends");
+        }
+        let (done, jobs) = std::mem::take(&mut self.jobs).into_iter().partition(Job::is_done);
+        self.jobs = jobs;
+        done.into_iter().map(|job: Job| job.finish(model)).collect()
+    }
+
+    /// The first of the `ready` answers, and those that can share its pass.
+    fn group(&self, ready: &[usize]) -> Vec<usize> {
+        let mut rows = 0usize;
+        let mut group: Vec<usize> = Vec::new();
+        for &i in ready {
+            let run = &self.jobs[i].run;
+            let own = n_rows(&run.pass());
+            let fits = group.first().is_none_or(|&first| {
+                let first = &self.jobs[first].run;
+                let same = first.request().profile.window == run.request().profile.window;
+                same && first.shares() && run.shares() && rows.saturating_add(own) <= self.most_rows
+            });
+            if fits {
+                rows = rows.saturating_add(own);
+                group.push(i);
+            }
+        }
+        group
+    }
+
+    /// A step of these answers in one pass; whether it could be computed.
+    fn together(&mut self, group: &[usize], model: &mut Model, on_event: &mut OnJobEvent<'_>) -> bool {
+        model.arch.set_prompt_window(self.jobs[group[0]].run.request().profile.window);
+        let passes: Vec<(&Session, CanvasPass<'_>)> =
+            group.iter().map(|&i| (&self.jobs[i].session, self.jobs[i].run.pass())).collect();
+        let mut sink = Flag(self.interrupt.clone());
+        let Ok(results) = canvas_passes(model, &passes, &mut sink) else { return false };
+        for (&i, result) in group.iter().zip(results) {
+            let Job { id, session, run, failed } = &mut self.jobs[i];
+            let request = Arc::clone(run.request());
+            let mut sink = request.logits_sink(false);
+            let done = run.step(model, session, result, &mut sink, &mut |event| on_event(*id, event));
+            *failed = failed.take().or(done.err());
+        }
+        true
+    }
+}
+
+/// Rows of a pass.
+fn n_rows(pass: &CanvasPass<'_>) -> usize {
+    let rows = pass.lead.len() + pass.ids.len() + pass.tail.len();
+    let guided = pass.sampling.is_some_and(|s| s.ask.cfg_scale > 0.0);
+    rows.saturating_mul(1 + usize::from(guided))
+}
+
+impl Job {
+    fn is_done(&self) -> bool {
+        self.failed.is_some() || self.run.is_done()
+    }
+
+    /// Goes on to its next canvas pass, or does a pass over a part of its prompt. Whether a canvas pass is next.
+    fn advance(&mut self, model: &mut Model, on_event: &mut OnJobEvent<'_>) -> bool {
+        let Job { id, session, run, failed } = self;
+        let request = Arc::clone(run.request());
+        let mut sink = request.logits_sink(request.full_logits);
+        while failed.is_none() {
+            let before = session.tokens().len();
+            match run.advance(model, session, &mut sink, &mut |event| on_event(*id, event)) {
+                Ok(Next::Canvas) => return true,
+                Ok(Next::Done) => return false,
+                Ok(Next::Again) if session.tokens().len() > before => return false,
+                Ok(Next::Again) => {}
+                Err(e) => *failed = Some(e),
+            }
+        }
+        false
+    }
+
+    /// A step in a pass of its own.
+    fn alone(&mut self, model: &mut Model, on_event: &mut OnJobEvent<'_>) {
+        let Job { id, session, run, failed } = self;
+        let request = Arc::clone(run.request());
+        model.arch.set_prompt_window(request.profile.window);
+        let mut sink = request.logits_sink(request.full_logits);
+        let done = canvas_pass(model, session, run.pass(), &mut sink).and_then(|result| {
+            run.step(model, session, result, &mut sink, &mut |event| on_event(*id, event))
+        });
+        *failed = failed.take().or(done.err());
+    }
+
+    fn finish(self, model: &mut Model) -> Finished {
+        let Job { id, session, run, failed } = self;
+        let result = run.finish(model, &session, failed.map_or(Ok(()), Err));
+        Finished { id, session, result }
+    }
+}
+
+/// Stops a pass.
+struct Flag(Option<Arc<AtomicBool>>);
+
+impl TapSink for Flag {
+    fn interrupt(&self) -> Option<Arc<AtomicBool>> {
+        self.0.clone()
+    }
+}
