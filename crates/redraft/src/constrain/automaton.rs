@@ -19,7 +19,8 @@ pub(super) const MAX_NFA_STATES: usize = 1 << 20;
 /// States of the deterministic automaton at most.
 pub(super) const MAX_STATES: usize = 1 << 14;
 
-/// Members of all sets of the subset construction at most, which bounds its memory and time.
+/// Members of all sets of the subset construction at most, each counted as often as there are classes of bytes that it reads,
+/// which bounds memory.
 const MAX_MEMBERS: usize = 1 << 24;
 
 /// No state: nothing that follows is accepted.
@@ -408,17 +409,21 @@ impl<'a> Subsets<'a> {
         let mut members = 0;
         while at < sets.len() {
             let set = Rc::clone(&sets[at]);
-            members += set.len();
-            if members > MAX_MEMBERS {
-                let what = "members of the states of the language";
-                return Err(ConstrainError::TooLarge { what, found: members, limit: MAX_MEMBERS });
-            }
             let mut to = vec![Vec::new(); self.classes];
             let mut ends = false;
             for &s in &*set {
                 match self.nfa[s as usize] {
                     Thompson::Reads(lo, hi, after) => {
                         let (lo, hi) = (self.class[usize::from(lo)], self.class[usize::from(hi)]);
+                        members += usize::from(hi - lo) + 1;
+                        if members > MAX_MEMBERS {
+                            let what = "members of the states of the language, for each class of bytes";
+                            return Err(ConstrainError::TooLarge {
+                                what,
+                                found: members,
+                                limit: MAX_MEMBERS,
+                            });
+                        }
                         (lo..=hi).for_each(|c| to[usize::from(c)].push(after));
                     }
                     _ => ends = true,
@@ -505,6 +510,20 @@ mod tests {
         let many = Node::text("abcd").repeat(0, Some(1000)).repeat(1000, Some(1000));
         let Err(ConstrainError::TooLarge { limit, .. }) = Automaton::new(&many) else { panic!("too many") };
         assert_eq!(limit, MAX_NFA_STATES);
+    }
+
+    #[test]
+    fn readers_of_many_bytes_count_for_each_class() {
+        // Bytes of 128 classes, and one state that reads all of them in very many ways.
+        let every_other: Vec<Node> = (0..128u8).map(|i| Node::Byte(2 * i, 2 * i)).collect();
+        let way = |i: u32| Node::cat([Node::Byte(0, 255), Node::text(&format!("{i:x}"))]);
+        let wide =
+            |n: u32| Node::alt((0..n).map(way).chain([Node::alt(every_other.clone())]).collect::<Vec<_>>());
+        assert!(Automaton::new(&wide(1000)).unwrap().contains(b"x3e7"));
+        let Err(ConstrainError::TooLarge { found, limit, .. }) = Automaton::new(&wide(70_000)) else {
+            panic!("too many members")
+        };
+        assert!(limit == MAX_MEMBERS && found < MAX_MEMBERS + 256, "{found}");
     }
 
     #[test]
