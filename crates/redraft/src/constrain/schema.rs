@@ -568,6 +568,23 @@ mod tests {
             .collect();
         let long = json!({"$ref": "#/$defs/d0", "$defs": defs});
         assert!(matches!(language(&long), Err(ConstrainError::TooLarge { limit: MAX_NESTING, .. })));
+        // Few levels that are written down, each of which refers to many in one another: with what is at the limit all of
+        // the way from the schema to the automaton is within the stack of a small thread.
+        let defs = |n: usize| -> Map<String, Value> {
+            let items = |to: String, levels| {
+                (0..levels).fold(json!({"$ref": to}), |inner, _| json!({"items": inner}))
+            };
+            let one = |i: usize| (format!("d{i}"), items(format!("#/$defs/d{}", i + 1), 62));
+            (0..n)
+                .map(one)
+                .chain([(format!("d{n}"), json!({"type": "array", "items": {"const": 1}}))])
+                .collect()
+        };
+        let chained = move |n| json!({"$ref": "#/$defs/d0", "$defs": defs(n)});
+        assert!(matches!(language(&chained(64)), Err(ConstrainError::TooLarge { limit: MAX_NESTING, .. })));
+        let compile = move || Automaton::new(&language(&chained(4)).unwrap()).unwrap().len();
+        let thread = std::thread::Builder::new().stack_size(1 << 20);
+        assert!(thread.spawn(compile).unwrap().join().unwrap() > 250);
         // Each of several references to itself multiplies what there is.
         let member = json!({"$ref": "#"});
         let names: Map<String, Value> = (0..40).map(|i| (format!("n{i}"), member.clone())).collect();
