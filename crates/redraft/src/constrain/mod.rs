@@ -87,13 +87,12 @@ impl Vocabulary {
     /// The vocabulary of a model, for answers that end with one of `end_ids`.
     pub fn of(model: &Model, end_ids: &[u32]) -> Vocabulary {
         let shape = model.shape();
-        let mask = if let Noise::Mask(mask) = shape.noise { Some(mask) } else { None };
-        Vocabulary::new(model.tokenizer(), shape.vocab_len, mask, end_ids)
+        Vocabulary::new(model.tokenizer(), shape.vocab_len, mask_of(shape.noise), end_ids)
     }
 
     /// The vocabulary of a tokenizer, for a model of `len` ids that never writes `mask`.
     pub fn new(tokenizer: &Tokenizer, len: usize, mask: Option<u32>, end_ids: &[u32]) -> Vocabulary {
-        let stands = |id: u32| (id as usize) < len && Some(id) != mask;
+        let stands = |id: u32| stands(len, mask, id);
         let is_text = |id: u32| stands(id) && !end_ids.contains(&id);
         Vocabulary {
             len,
@@ -103,6 +102,15 @@ impl Vocabulary {
             strips_space: tokenizer.adds_space(),
         }
     }
+}
+
+fn mask_of(noise: Noise) -> Option<u32> {
+    if let Noise::Mask(mask) = noise { Some(mask) } else { None }
+}
+
+/// Whether a model of `len` ids that never writes `mask` can write an id.
+fn stands(len: usize, mask: Option<u32>, id: u32) -> bool {
+    (id as usize) < len && Some(id) != mask
 }
 
 /// How large a compiled language is.
@@ -160,9 +168,18 @@ impl Constraint {
         self.automaton.shortest[TokenAutomaton::START as usize] as usize
     }
 
-    /// Whether it was compiled for a vocabulary of so many ids with these ends of an answer.
-    pub(crate) fn fits(&self, vocab_len: usize, end_ids: &[u32]) -> bool {
-        self.automaton.class_of.len() == vocab_len && self.end_ids == end_ids
+    /// Whether it was compiled for a model of so many ids with these ends of an answer, of which those that the model cannot write
+    /// do not matter.
+    pub(crate) fn fits(&self, vocab_len: usize, noise: Noise, end_ids: &[u32]) -> bool {
+        let mask = mask_of(noise);
+        let written =
+            |ids: &[u32]| ids.iter().copied().filter(|&id| stands(vocab_len, mask, id)).collect::<Vec<_>>();
+        self.automaton.class_of.len() == vocab_len && written(&self.end_ids) == written(end_ids)
+    }
+
+    /// Whether there are tokens that end an answer.
+    pub(crate) fn has_ends(&self) -> bool {
+        !self.end_ids.is_empty()
     }
 
     /// Whether these tokens, without an end, are a reply.
