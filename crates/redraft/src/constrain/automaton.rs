@@ -23,6 +23,9 @@ pub(super) const MAX_STATES: usize = 1 << 14;
 /// which bounds memory.
 const MAX_MEMBERS: usize = 1 << 24;
 
+/// Steps of making languages deterministic at most, which bounds time: states that are looked at.
+pub(super) const MAX_WORK: usize = 1 << 27;
+
 /// No state: nothing that follows is accepted.
 pub(super) const DEAD: u32 = u32::MAX;
 
@@ -99,6 +102,16 @@ impl Node {
         match max {
             Some(max) if max < min => Node::never(),
             _ => Node::Repeat { parts: Rc::new([self, between]), min, max },
+        }
+    }
+
+    /// Parts that it is made of, shared ones as often as they occur.
+    pub(super) fn size(&self) -> usize {
+        let of = |parts: &[Node]| parts.iter().fold(1usize, |sum, part| sum.saturating_add(part.size()));
+        match self {
+            Node::Byte(..) => 1,
+            Node::Cat(parts) | Node::Alt(parts) | Node::First { parts, .. } => of(parts),
+            Node::Repeat { parts, .. } => of(&**parts),
         }
     }
 
@@ -247,9 +260,18 @@ impl Automaton {
     /// # Errors
     /// [`ConstrainError::TooLarge`], and [`ConstrainError::Empty`] where there is no text in it.
     pub(super) fn new(language: &Node) -> Result<Automaton, ConstrainError> {
+        Automaton::spending(language, &mut 0)
+    }
+
+    /// The automaton of one of several languages, where so many steps were taken for those before it.
+    ///
+    /// # Errors
+    /// As [`Automaton::new`].
+    pub(super) fn spending(language: &Node, work: &mut usize) -> Result<Automaton, ConstrainError> {
         let mut b = Builder { states: vec![Thompson::Ends], built: HashMap::new(), reads: HashMap::new() };
         let start = b.build(language, 0)?;
-        Subsets::new(&b.states).automaton(start)?.trimmed()
+        *work = work.saturating_add(b.states.len());
+        Subsets::new(&b.states, work).automaton(start)?.trimmed()
     }
 
     /// The state in which it begins.
@@ -362,10 +384,12 @@ struct Subsets<'a> {
     /// The last set in which a state was put.
     seen: Vec<u32>,
     set: u32,
+    /// States that were looked at.
+    work: &'a mut usize,
 }
 
 impl<'a> Subsets<'a> {
-    fn new(nfa: &'a [Thompson]) -> Subsets<'a> {
+    fn new(nfa: &'a [Thompson], work: &'a mut usize) -> Subsets<'a> {
         // Bytes between two bounds of ranges are the same to all of them.
         let mut begins = [false; 257];
         for state in nfa {
@@ -380,15 +404,19 @@ impl<'a> Subsets<'a> {
             classes += usize::from(b > 0 && begins[b]);
             class[b] = classes as u8;
         }
-        Subsets { nfa, class, classes: classes + 1, seen: vec![0; nfa.len()], set: 0 }
+        Subsets { nfa, class, classes: classes + 1, seen: vec![0; nfa.len()], set: 0, work }
     }
 
     /// The states that read or end, reached from `from` without reading; ascending.
-    fn closure(&mut self, from: &[u32]) -> Vec<u32> {
+    ///
+    /// # Errors
+    /// [`ConstrainError::TooLarge`] when it looked at too many.
+    fn closure(&mut self, from: &[u32]) -> Result<Vec<u32>, ConstrainError> {
         self.set += 1;
         let mut open = from.to_vec();
         let mut set = Vec::new();
         while let Some(s) = open.pop() {
+            *self.work += 1;
             if std::mem::replace(&mut self.seen[s as usize], self.set) == self.set {
                 continue;
             }
@@ -397,12 +425,16 @@ impl<'a> Subsets<'a> {
                 Thompson::Reads(..) | Thompson::Ends => set.push(s),
             }
         }
+        if *self.work > MAX_WORK {
+            let what = "steps of making it deterministic";
+            return Err(ConstrainError::TooLarge { what, found: *self.work, limit: MAX_WORK });
+        }
         set.sort_unstable();
-        set
+        Ok(set)
     }
 
     fn automaton(mut self, start: u32) -> Result<Automaton, ConstrainError> {
-        let mut sets = vec![Rc::<[u32]>::from(self.closure(&[start]))];
+        let mut sets = vec![Rc::<[u32]>::from(self.closure(&[start])?)];
         let mut numbers = HashMap::from([(Rc::clone(&sets[0]), 0)]);
         let (mut next, mut accepts) = (Vec::new(), Vec::new());
         let mut at = 0;
@@ -435,7 +467,7 @@ impl<'a> Subsets<'a> {
                     next.push(DEAD);
                     continue;
                 }
-                let set: Rc<[u32]> = self.closure(&from).into();
+                let set: Rc<[u32]> = self.closure(&from)?.into();
                 let fresh = sets.len() as u32;
                 let number = *numbers.entry(Rc::clone(&set)).or_insert(fresh);
                 if number == fresh {

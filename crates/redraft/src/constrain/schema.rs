@@ -28,6 +28,9 @@ const MAX_MEMBERS: usize = 1 << 10;
 /// Schemas in one another at most, references followed, each keyword and name on the way counted.
 const MAX_NESTING: usize = 256;
 
+/// Parts of the languages of values and expressions at most, each counted as often as it is referred to, which bounds memory.
+const MAX_PARTS: usize = 1 << 20;
+
 /// Keywords that ask for nothing.
 const ANNOTATIONS: [&str; 13] = [
     "$schema",
@@ -81,7 +84,9 @@ pub(super) fn language(schema: &Value) -> Result<Node, ConstrainError> {
             limit: MAX_BYTES,
         });
     }
-    Reader { root: schema, path: Vec::new(), references: Vec::new(), schemas: 0 }.schema(schema)
+    let any = [DEPTH - 1, DEPTH].map(json::any);
+    Reader { root: schema, path: Vec::new(), references: Vec::new(), schemas: 0, parts: 0, work: 0, any }
+        .schema(schema)
 }
 
 struct Reader<'a> {
@@ -91,6 +96,11 @@ struct Reader<'a> {
     /// References on the way.
     references: Vec<&'a str>,
     schemas: usize,
+    /// Parts of values and expressions so far, and steps that were taken to see which values of `enum` fit.
+    parts: usize,
+    work: usize,
+    /// Any value of at most `DEPTH - 1` and `DEPTH` levels, which all places share.
+    any: [Node; 2],
 }
 
 impl<'a> Reader<'a> {
@@ -112,6 +122,29 @@ impl<'a> Reader<'a> {
         Ok(done)
     }
 
+    /// Any value.
+    fn any(&self) -> Node {
+        self.any[1].clone()
+    }
+
+    /// A node whose size the schema does not bound as its number of schemas does.
+    fn counted(&mut self, node: Node) -> Result<Node, ConstrainError> {
+        self.spend(node.size())?;
+        Ok(node)
+    }
+
+    fn spend(&mut self, parts: usize) -> Result<(), ConstrainError> {
+        self.parts = self.parts.saturating_add(parts);
+        if self.parts > MAX_PARTS {
+            return Err(ConstrainError::TooLarge {
+                what: "parts of the values and expressions of the JSON schema, counted as often as they are referred to",
+                found: self.parts,
+                limit: MAX_PARTS,
+            });
+        }
+        Ok(())
+    }
+
     fn schema(&mut self, schema: &'a Value) -> Result<Node, ConstrainError> {
         self.schemas += 1;
         if self.schemas > MAX_SCHEMAS {
@@ -129,7 +162,7 @@ impl<'a> Reader<'a> {
             });
         }
         match schema {
-            Value::Bool(true) => Ok(json::any(DEPTH)),
+            Value::Bool(true) => Ok(self.any()),
             Value::Bool(false) => Ok(Node::never()),
             Value::Object(of) => self.object_of(of),
             other => Err(self.problem(format!("expected a schema: an object, true or false; found {other}"))),
@@ -167,7 +200,7 @@ impl<'a> Reader<'a> {
         }
         let types = self.types(of)?;
         if types.is_empty() {
-            return Ok(json::any(DEPTH));
+            return Ok(self.any());
         }
         let parts: Result<Vec<_>, _> = types.into_iter().map(|t| self.of_type(t, of)).collect();
         Ok(Node::alt(parts?))
@@ -234,8 +267,15 @@ impl<'a> Reader<'a> {
         let typed = of.keys().any(|k| TYPES.iter().any(|(_, keywords)| keywords.contains(&k.as_str())));
         let mut rest = Vec::new();
         if typed {
+            let bytes = listed.iter().map(|v| v.to_string().len()).sum::<usize>();
             for t in if types.is_empty() { self.types(of)? } else { types.clone() } {
-                rest.push((t, Automaton::new(&self.of_type(t, of)?)));
+                let node = self.of_type(t, of)?;
+                self.work = self.work.saturating_add(bytes);
+                let automaton = match Automaton::spending(&node, &mut self.work) {
+                    Err(ConstrainError::Empty) => None,
+                    other => Some(other?),
+                };
+                rest.push((t, automaton));
             }
         }
         let fits = |v: &&Value| {
@@ -245,8 +285,8 @@ impl<'a> Reader<'a> {
             };
             // Keywords say nothing of values of other types.
             let text = v.to_string();
-            let of_rest = |(t, a): &(&str, Result<Automaton, _>)| {
-                is(t) && !a.as_ref().is_ok_and(|a| a.contains(text.as_bytes()))
+            let of_rest = |(t, a): &(&str, Option<Automaton>)| {
+                is(t) && !a.as_ref().is_some_and(|a| a.contains(text.as_bytes()))
             };
             (types.is_empty() || types.iter().any(|t| is(t))) && !rest.iter().any(of_rest)
         };
@@ -254,7 +294,7 @@ impl<'a> Reader<'a> {
         if fitting.is_empty() {
             return Err(self.problem("no value of \"enum\" or \"const\" fits the other keywords"));
         }
-        Ok(Some(Node::alt(fitting)))
+        self.counted(Node::alt(fitting)).map(Some)
     }
 
     fn of_type(&mut self, name: &str, of: &'a Map<String, Value>) -> Result<Node, ConstrainError> {
@@ -294,22 +334,25 @@ impl<'a> Reader<'a> {
             );
         }
         let inside = |pattern: &str| Ok(json::quoted(regex::inside_json(pattern)?));
-        match (pattern, format) {
-            (Some(pattern), _) => inside(pattern).map_err(|e: ConstrainError| self.problem(e.to_string())),
+        let node = match (pattern, format) {
+            (Some(pattern), _) => inside(pattern).map_err(|e: ConstrainError| self.problem(e.to_string()))?,
             (_, Some("date-time")) => {
                 let (date, time) = (DATE.trim_end_matches('$'), TIME.trim_start_matches('^'));
-                inside(&format!("{date}T{time}"))
+                inside(&format!("{date}T{time}"))?
             }
             (_, Some(format)) => match FORMATS.iter().find(|(name, _)| *name == format) {
-                Some((_, pattern)) => inside(pattern),
+                Some((_, pattern)) => inside(pattern)?,
                 None => {
                     let known: Vec<&str> = FORMATS.iter().map(|(name, _)| *name).collect();
                     let known = known.join(", ");
-                    Err(self.problem(format!("\"format\": expected one of {known}; found {format:?}")))
+                    return Err(
+                        self.problem(format!("\"format\": expected one of {known}; found {format:?}"))
+                    );
                 }
             },
-            _ => Ok(json::string(min.unwrap_or(0), max)),
-        }
+            _ => return Ok(json::string(min.unwrap_or(0), max)),
+        };
+        self.counted(node)
     }
 
     fn number(&self, of: &Map<String, Value>, integer: bool) -> Result<Node, ConstrainError> {
@@ -367,7 +410,7 @@ impl<'a> Reader<'a> {
             }
         };
         let item = match of.get("items") {
-            None => json::any(DEPTH),
+            None => self.any(),
             Some(schema) => self.at("items", |r| r.schema(schema))?,
         };
         if first.is_empty() {
@@ -425,7 +468,7 @@ impl<'a> Reader<'a> {
             return Ok(json::map(value));
         }
         if of.get("properties").is_none() {
-            return Ok(json::map(json::any(DEPTH - 1)));
+            return Ok(json::map(self.any[0].clone()));
         }
         let mut members = Vec::new();
         for (name, schema) in properties_of(of) {
@@ -440,15 +483,17 @@ impl<'a> Reader<'a> {
         let after: Vec<Node> = members.iter().map(after).collect();
         // One of those up to the first that is required comes first; the others can be left out.
         let one_required = members.iter().position(|(_, required)| *required);
+        // Each that can come first holds all that can follow.
+        let firsts = one_required.map_or(members.len(), |i| i + 1);
+        self.spend((1..=members.len()).rev().take(firsts).sum())?;
         let mut first: Vec<Node> = members
             .iter()
             .enumerate()
-            .take(one_required.map_or(members.len(), |i| i + 1))
+            .take(firsts)
             .map(|(i, (member, _))| Node::cat([std::slice::from_ref(member), &after[i + 1..]].concat()))
             .collect();
         first.extend(one_required.is_none().then(Node::empty));
-        let first = Node::alt(first);
-        Ok(Node::cat([open, first, close]))
+        Ok(Node::cat([open, Node::alt(first), close]))
     }
 }
 
@@ -479,211 +524,4 @@ fn instead_of(keyword: &str) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[track_caller]
-    fn check(schema: Value, within: &[&str], without: &[&str]) {
-        let a = Automaton::new(&language(&schema).unwrap()).unwrap();
-        within.iter().for_each(|t| assert!(a.contains(t.as_bytes()), "{t} is in"));
-        without.iter().for_each(|t| assert!(!a.contains(t.as_bytes()), "{t} is not in"));
-    }
-
-    #[test]
-    fn objects_have_their_names_in_order() {
-        let schema = json!({
-            "properties": {"a": {"type": "null"}, "b": {"const": 1}, "c": {"type": "null"}, "d": {"const": 2}},
-            "required": ["b"],
-        });
-        check(
-            schema,
-            &[
-                r#"{"b":1}"#,
-                r#"{"a": null, "b": 1}"#,
-                r#"{"b":1,"c":null}"#,
-                r#"{"b":1, "d":2}"#,
-                r#"{"a":null,"b":1,"c":null,"d":2}"#,
-            ],
-            &[
-                "{}",
-                r#"{"a":null}"#,
-                r#"{"b":1,"a":null}"#,
-                r#"{"b":1,}"#,
-                r#"{,"b":1}"#,
-                r#"{"b":1,"e":3}"#,
-                r#"{"b":1,"b":1}"#,
-            ],
-        );
-        let free = json!({"type": "object", "properties": {"a": {"const": 1}, "b": {"const": 2}}});
-        check(
-            free,
-            &["{}", r#"{"a":1}"#, r#"{"b":2}"#, r#"{"a":1,"b":2}"#],
-            &[r#"{"b":2,"a":1}"#, r#"{"a":1,}"#],
-        );
-        let map = json!({"type": "object", "additionalProperties": {"type": "boolean"}});
-        check(map, &["{}", r#"{"x": true,"y":false}"#], &[r#"{"x":1}"#]);
-        check(json!({"type": "object", "additionalProperties": false}), &["{}"], &[r#"{"a":1}"#]);
-    }
-
-    #[test]
-    fn lists_have_their_lengths() {
-        let first = json!({"type": "array", "prefixItems": [{"const": 1}, {"const": 2}], "items": {"const": 3}, "minItems": 1, "maxItems": 4});
-        check(
-            first,
-            &["[1]", "[1,2]", "[1, 2,3]", "[1,2,3,3]"],
-            &["[]", "[2]", "[1,3]", "[1,2,3,3,3]", "[1,]"],
-        );
-        let short = json!({"prefixItems": [{"const": 1}, {"const": 2}], "maxItems": 1});
-        check(short, &["[]", "[1]"], &["[1,2]"]);
-        check(
-            json!({"items": {"type": "null"}, "minItems": 2}),
-            &["[null,null]", "[null, null, null]"],
-            &["[null]", "[]"],
-        );
-    }
-
-    #[test]
-    fn references_end_somewhere() {
-        let tree = json!({
-            "$ref": "#/$defs/node",
-            "$defs": {"node": {
-                "type": "object",
-                "properties": {"v": {"const": 1}, "next": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}},
-                "required": ["v", "next"],
-            }},
-        });
-        let nested = |n: usize| r#"{"v":1,"next":"#.repeat(n) + "null" + &"}".repeat(n);
-        let all: Vec<String> = (1..8).map(nested).collect();
-        let a = Automaton::new(&language(&tree).unwrap()).unwrap();
-        let deepest = all.iter().take_while(|t| a.contains(t.as_bytes())).count();
-        assert_eq!(deepest, DEPTH as usize + 1);
-        // Nothing ends it.
-        let endless = json!({"type": "array", "items": {"$ref": "#"}, "minItems": 1});
-        assert!(matches!(Automaton::new(&language(&endless).unwrap()), Err(ConstrainError::Empty)));
-        // Longer than any schema that is written down.
-        let defs: Map<String, Value> = (0..200)
-            .map(|i| (format!("d{i}"), json!({"items": {"$ref": format!("#/$defs/d{}", i + 1)}})))
-            .collect();
-        let long = json!({"$ref": "#/$defs/d0", "$defs": defs});
-        assert!(matches!(language(&long), Err(ConstrainError::TooLarge { limit: MAX_NESTING, .. })));
-        // Few levels that are written down, each of which refers to many in one another: with what is at the limit all of
-        // the way from the schema to the automaton is within the stack of a small thread.
-        let defs = |n: usize| -> Map<String, Value> {
-            let items = |to: String, levels| {
-                (0..levels).fold(json!({"$ref": to}), |inner, _| json!({"items": inner}))
-            };
-            let one = |i: usize| (format!("d{i}"), items(format!("#/$defs/d{}", i + 1), 62));
-            (0..n)
-                .map(one)
-                .chain([(format!("d{n}"), json!({"type": "array", "items": {"const": 1}}))])
-                .collect()
-        };
-        let chained = move |n| json!({"$ref": "#/$defs/d0", "$defs": defs(n)});
-        assert!(matches!(language(&chained(64)), Err(ConstrainError::TooLarge { limit: MAX_NESTING, .. })));
-        let compile = move || Automaton::new(&language(&chained(4)).unwrap()).unwrap().len();
-        let thread = std::thread::Builder::new().stack_size(1 << 20);
-        assert!(thread.spawn(compile).unwrap().join().unwrap() > 250);
-        // Each of several references to itself multiplies what there is.
-        let member = json!({"$ref": "#"});
-        let names: Map<String, Value> = (0..40).map(|i| (format!("n{i}"), member.clone())).collect();
-        let wide = json!({"type": "object", "properties": names});
-        assert!(matches!(language(&wide), Err(ConstrainError::TooLarge { limit: MAX_SCHEMAS, .. })));
-    }
-
-    #[test]
-    fn bounds_that_exclude_each_other_leave_nothing() {
-        for schema in [
-            json!({"type": "string", "minLength": 3, "maxLength": 2}),
-            json!({"items": {"const": 1}, "minItems": 2, "maxItems": 1}),
-            json!({"prefixItems": [{"const": 1}, {"const": 1}], "minItems": 2, "maxItems": 1}),
-            json!({"type": "integer", "minimum": 3, "maximum": 2}),
-            json!({"type": "number", "minimum": 3, "exclusiveMaximum": 3}),
-            json!({"type": "integer", "exclusiveMinimum": 2, "exclusiveMaximum": 3}),
-            json!({"type": "array", "items": false, "minItems": 1}),
-        ] {
-            assert!(
-                matches!(Automaton::new(&language(&schema).unwrap()), Err(ConstrainError::Empty)),
-                "{schema}"
-            );
-        }
-    }
-
-    #[test]
-    fn deep_schemas_take_little_of_the_stack() {
-        let mut deep = json!({"type": "null"});
-        for _ in 0..60 {
-            let mut items = vec![json!({"const": 1}); 16];
-            items[16 - 1] = deep;
-            deep = json!({"prefixItems": items, "items": false});
-        }
-        let compile = move || Automaton::new(&language(&deep).unwrap()).unwrap().len();
-        let thread = std::thread::Builder::new().stack_size(1 << 20);
-        assert!(thread.spawn(compile).unwrap().join().unwrap() > 60);
-    }
-
-    #[test]
-    fn formats_are_what_they_say() {
-        let format = |f: &str| json!({"type": "string", "format": f});
-        check(
-            format("date"),
-            &["\"2024-02-28\"", "\"1999-12-31\""],
-            &["\"2024-02-30\"", "\"2024-13-01\"", "\"24-1-1\""],
-        );
-        check(
-            format("date-time"),
-            &["\"2024-04-30T23:59:59Z\"", "\"2024-04-30T00:00:00.5+02:00\""],
-            &["\"2024-04-31T00:00:00Z\"", "\"2024-04-30\""],
-        );
-        check(format("uuid"), &["\"123e4567-e89b-12d3-a456-426614174000\""], &["\"123e4567\""]);
-        check(format("ipv4"), &["\"127.0.0.1\"", "\"255.255.255.255\""], &["\"256.0.0.1\"", "\"1.2.3\""]);
-    }
-
-    #[test]
-    fn what_is_not_supported_is_named_with_its_place() {
-        let problem = |schema: Value| language(&schema).map(|_| ()).unwrap_err().to_string();
-        for (schema, place, what) in [
-            (json!({"oneOf": [true]}), "#:", "\"oneOf\" is not supported: use \"anyOf\""),
-            (json!({"items": {"not": {}}}), "#/items:", "\"not\""),
-            (json!({"properties": {"a/b": {"uniqueItems": true}}}), "#/properties/a~1b:", "\"uniqueItems\""),
-            (json!({"anyOf": [true, {"if": true}]}), "#/anyOf/1:", "\"if\""),
-            (json!({"anyOf": [true], "type": "null"}), "#:", "\"type\" beside \"anyOf\""),
-            (json!({"allOf": [true, true]}), "#:", "\"allOf\" of several"),
-            (json!({"$ref": "#/$defs/x"}), "#:", "\"#/$defs/x\""),
-            (json!({"$ref": "http://x/y"}), "#:", "expected a place in this schema"),
-            (json!({"type": "text"}), "#:", "expected one of object, array"),
-            (
-                json!({"type": "string", "minLength": -1}),
-                "#:",
-                "\"minLength\": expected a natural number, found -1",
-            ),
-            (json!({"type": "string", "minLength": 1, "pattern": "a"}), "#:", "beside each other"),
-            (json!({"type": "string", "format": "email"}), "#:", "found \"email\""),
-            (json!({"type": "string", "pattern": "a("}), "#:", "unclosed group"),
-            (json!({"type": "number", "minimum": 0.5}), "#:", "\"minimum\" of a number: expected an integer"),
-            (json!({"required": ["a"]}), "#:", "\"required\" names \"a\""),
-            (json!({"required": "a"}), "#:", "\"required\": expected a list"),
-            (json!({"properties": [1]}), "#:", "\"properties\": expected an object"),
-            (json!({"properties": {"a": 3}}), "#/properties/a:", "expected a schema"),
-            (json!({"enum": 3}), "#:", "\"enum\": expected a list"),
-            (json!({"type": "string", "enum": [1, null]}), "#:", "no value of \"enum\""),
-            (json!(7), "#:", "expected a schema"),
-        ] {
-            let e = problem(schema);
-            assert!(e.starts_with(&format!("JSON schema, {place}")) && e.contains(what), "{e}");
-        }
-        let e = problem(json!({"description": "x".repeat(300_000)}));
-        assert!(e.contains("bytes of JSON schema") && e.contains("262144"), "{e}");
-        let names: Map<String, Value> = (0..1100).map(|i| (format!("n{i}"), true.into())).collect();
-        assert!(problem(json!({"properties": names})).contains("at most 1024 members, found 1100"));
-    }
-
-    #[test]
-    fn annotations_ask_for_nothing() {
-        let schema = json!({"title": "t", "default": 3, "examples": [4], "$schema": "s", "type": ["integer", "null"], "maximum": 3, "minimum": 2});
-        check(schema, &["2", "3", "null"], &["4", "1"]);
-        check(json!({"enum": [1, 2, 3, "x"], "minimum": 2, "const": 2}), &["2"], &["1", "3", "\"x\""]);
-        check(json!({}), &["1", "{}", "[[[1]]]"], &["[[[[1]]]]"]);
-    }
-}
+mod tests;
