@@ -463,9 +463,12 @@ impl<'a> Reader<'a> {
             return Err(self.problem(format!("\"required\" names {name:?}, which \"properties\" does not")));
         }
         let (open, close) = (Node::text("{"), Node::text("}"));
-        if let Some(schema) = of.get("additionalProperties").filter(|_| properties.is_empty()) {
+        if let Some(schema) = of.get("additionalProperties") {
             let value = self.at("additionalProperties", |r| r.schema(schema))?;
-            return Ok(json::map(value));
+            if properties.is_empty() {
+                return Ok(json::map(value));
+            }
+            // Other names are left out, but what is not supported in their schema is said.
         }
         if of.get("properties").is_none() {
             return Ok(json::map(self.any[0].clone()));

@@ -210,6 +210,11 @@ fn what_is_not_supported_is_named_with_its_place() {
         (json!({"required": "a"}), "#:", "\"required\": expected a list"),
         (json!({"properties": [1]}), "#:", "\"properties\": expected an object"),
         (json!({"properties": {"a": 3}}), "#/properties/a:", "expected a schema"),
+        (
+            json!({"properties": {"a": true}, "additionalProperties": {"not": {}}}),
+            "#/additionalProperties:",
+            "\"not\"",
+        ),
         (json!({"enum": 3}), "#:", "\"enum\": expected a list"),
         (json!({"type": "string", "enum": [1, null]}), "#:", "no value of \"enum\""),
         (json!(7), "#:", "expected a schema"),
