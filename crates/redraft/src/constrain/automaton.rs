@@ -19,8 +19,8 @@ pub(super) const MAX_NFA_STATES: usize = 1 << 20;
 /// States of the deterministic automaton at most.
 pub(super) const MAX_STATES: usize = 1 << 14;
 
-/// Members of all sets of the subset construction at most, each counted as often as there are classes of bytes that it reads,
-/// which bounds memory.
+/// Members of all sets of the subset construction at most, each counted for every class of bytes that it reads. This
+/// bounds memory.
 const MAX_MEMBERS: usize = 1 << 24;
 
 /// Steps of making languages deterministic at most, which bounds time: states that are looked at.

@@ -45,6 +45,9 @@ pub use self::tokens::Vocabulary;
 /// Bytes of the tables of a canvas at most.
 const MAX_TABLE_BYTES: usize = 1 << 30;
 
+/// Positions of a canvas times transitions and classes of tokens in them at most: a step stays below some seconds.
+const MAX_STEP_WORK: usize = 1 << 26;
+
 /// Choices at most.
 const MAX_CHOICES: usize = 1 << 12;
 
@@ -168,8 +171,8 @@ impl Constraint {
         self.automaton.shortest[TokenAutomaton::START as usize] as usize
     }
 
-    /// Whether it was compiled for a model of so many ids with these ends of an answer, of which those that the model cannot write
-    /// do not matter.
+    /// Whether it was compiled for a model of so many ids with these ends of an answer. Those that the model cannot
+    /// write do not matter.
     pub(crate) fn fits(&self, vocab_len: usize, noise: Noise, end_ids: &[u32]) -> bool {
         let mask = mask_of(noise);
         let written =
@@ -185,6 +188,11 @@ impl Constraint {
     /// Whether these tokens, without an end, are a reply.
     pub fn accepts(&self, ids: &[u32]) -> bool {
         self.after(self.start(), ids).is_some_and(|state| self.can_end(state))
+    }
+
+    /// Bytes of the tables of a canvas of so many positions.
+    pub(crate) fn table_bytes(&self, canvas_len: usize) -> usize {
+        Paths::bytes(&self.automaton, canvas_len)
     }
 
     /// The state before a reply.
@@ -234,19 +242,17 @@ impl Constraint {
         Paths::new(&self.automaton, rows, span, threads).map(|paths| paths.best())
     }
 
-    /// Refuses an answer that is too short for a reply, or canvases that take too much memory.
+    /// Refuses an answer that is too short for a reply, or canvases that take too much time or memory.
     pub(crate) fn check(&self, tokens: usize, canvas_len: usize) -> Result<(), ConstrainError> {
         if self.needed() > tokens {
             return Err(ConstrainError::TooShort { needed: self.needed(), available: tokens });
         }
-        let found = Paths::bytes(&self.automaton, canvas_len);
-        match found <= MAX_TABLE_BYTES {
+        let of = |what, found, limit| match found <= limit {
             true => Ok(()),
-            false => Err(ConstrainError::TooLarge {
-                what: "bytes of the tables of a canvas",
-                found,
-                limit: MAX_TABLE_BYTES,
-            }),
-        }
+            false => Err(ConstrainError::TooLarge { what, found, limit }),
+        };
+        let work = "transitions and classes of tokens in them, times positions of a canvas";
+        of(work, Paths::work(&self.automaton, canvas_len), MAX_STEP_WORK)?;
+        of("bytes of the tables of a canvas", self.table_bytes(canvas_len), MAX_TABLE_BYTES)
     }
 }

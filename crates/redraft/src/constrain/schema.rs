@@ -28,7 +28,8 @@ const MAX_MEMBERS: usize = 1 << 10;
 /// Schemas in one another at most, references followed, each keyword and name on the way counted.
 const MAX_NESTING: usize = 256;
 
-/// Parts of the languages of values and expressions at most, each counted as often as it is referred to, which bounds memory.
+/// Parts of the languages of values and expressions at most, each counted as often as it is referred to. This bounds
+/// memory.
 const MAX_PARTS: usize = 1 << 20;
 
 /// Keywords that ask for nothing.

@@ -196,8 +196,8 @@ impl TokenAutomaton {
     /// The automaton over the tokens of a vocabulary.
     ///
     /// # Errors
-    /// [`ConstrainError::TooLarge`]; [`ConstrainError::Vocabulary`]; [`ConstrainError::Unwritable`] where no text of the language is
-    /// made of tokens.
+    /// [`ConstrainError::TooLarge`]; [`ConstrainError::Vocabulary`]; [`ConstrainError::Unwritable`] where no text of the
+    /// language is made of tokens.
     pub(super) fn new(language: Automaton, v: &Vocabulary) -> Result<TokenAutomaton, ConstrainError> {
         v.check()?;
         let automaton = if v.strips_space { language.after_space() } else { language };
@@ -310,6 +310,11 @@ impl TokenAutomaton {
     /// Number of labels.
     pub(super) fn n_labels(&self) -> usize {
         self.label_starts.len() - 1
+    }
+
+    /// Number of classes of all labels together.
+    pub(super) fn n_in_labels(&self) -> usize {
+        self.label_classes.len()
     }
 
     /// Number of edges.
