@@ -12,6 +12,7 @@
 //! let choice = Constraint::new(Language::Choices(vec!["yes".into(), "no".into()]), &vocabulary)?;
 //! assert_eq!(choice.needed(), 1);
 //! assert!(choice.accepts(&[2, 3]) && !choice.accepts(&[2, 1]));
+//! assert_eq!(choice.example(1)?, [0]);
 //! # Ok::<(), redraft::constrain::ConstrainError>(())
 //! ```
 
@@ -188,6 +189,19 @@ impl Constraint {
     /// Whether these tokens, without an end, are a reply.
     pub fn accepts(&self, ids: &[u32]) -> bool {
         self.after(self.start(), ids).is_some_and(|state| self.can_end(state))
+    }
+
+    /// A reply of at most so many tokens, without its end: the best one where all tokens are as likely everywhere, that
+    /// of lower ids among equals.
+    ///
+    /// # Errors
+    /// Too few tokens for any reply; so many that the tables are too large.
+    pub fn example(&self, tokens: usize) -> Result<Vec<u32>, ConstrainError> {
+        self.check(tokens, tokens)?;
+        let span = Span { state: self.start(), left: tokens };
+        let best =
+            self.best(&vec![Row::Free; tokens], span, 1).ok_or(ConstrainError::NoReply { canvas: 0 })?;
+        Ok(best.into_iter().take_while(|id| !self.end_ids.contains(id)).collect())
     }
 
     /// Bytes of the tables of a canvas of so many positions.
