@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         Some(Command::Run(args)) => cmd::run::main(&args, out),
         Some(Command::Chat(args)) => cmd::chat::main(&args, out),
         Some(Command::Fill(args)) => cmd::fill::main(&args, out),
+        Some(Command::Serve(args)) => cmd::serve::main(&args, out),
         Some(Command::Inspect(args)) => cmd::inspect::main(&args, out),
         Some(Command::Doctor(args)) => cmd::doctor::main(&args, out),
         Some(Command::Tokenize(args)) => cmd::tokenize::tokenize(&args, out),

@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use redraft::Model;
 use redraft::arch::{Reading, Shape};
 use redraft::engine::{BlockCache, Request};
-use redraft::sampler::PromptWindow;
+use redraft::sampler::{PromptWindow, json_number};
 use redraft::trace::golden_name;
 use serde_json::{Map, Value, json};
 
-use crate::answer::number;
 use crate::version::VERSION;
 
 /// Who sees whom.
@@ -50,7 +49,7 @@ pub(crate) fn common(model: &Model) -> BTreeMap<String, String> {
 pub(crate) fn generation(model: &Model, request: &Request, seed: u64) -> BTreeMap<String, String> {
     let mut config = Map::new();
     for (name, value) in request.params.iter() {
-        config.insert(golden_name(name).to_string(), number(value));
+        config.insert(golden_name(name).to_string(), json_number(value));
     }
     config.insert("eos".into(), json!(request.end_ids));
     if !request.ban.is_empty() {

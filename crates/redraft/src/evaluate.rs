@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 
 use serde::Serialize;
 
+use crate::distribution::{divergence, largest};
 use crate::engine::{
     BlockCache, CanvasPass, Draws, Event, Generation, Penalties, Previous, Request, Sampling, Session,
     StepEvent, canvas_pass, generate,
@@ -165,15 +166,15 @@ impl Evaluation {
         let positions = (0..s.predicted.len()).filter(|&i| s.predicted[i]);
         let mut sums = Sums::default();
         for ((p, q), i) in p.chunks(vocab_len).zip(q.chunks(vocab_len)).zip(positions) {
-            let divergence = kl(p, q);
-            let (p, q) = (best_two(p), best_two(q));
-            let agree = p[0] == q[0];
+            let divergence = divergence(p, q);
+            let (p, q) = (largest(p, 2), largest(q, 2));
+            let agree = p.first() == q.first();
             let accepted = s.decision.accepted[i];
             self.divergence.push(divergence);
             self.agree += usize::from(agree);
             self.accepted += usize::from(accepted);
             self.accepted_agree += usize::from(accepted && agree);
-            self.swaps += usize::from(p[0] == q[1] && p[1] == q[0]);
+            self.swaps += usize::from(!agree && p.iter().eq(q.iter().rev()));
             sums.add(Sums { rows: 1, divergence, agree: usize::from(agree) });
         }
         self.steps.resize(self.steps.len().max(s.step + 1), Sums::default());
@@ -307,51 +308,5 @@ impl Follower<'_> {
             self.told = logits.iter().map(|&x| f64::from(x as f32 * factor)).collect();
         }
         Ok(())
-    }
-}
-
-/// Divergence of the distribution with logits `p` from the one with `q`, in nats.
-fn kl(p: &[f64], q: &[f64]) -> f64 {
-    let lse = |x: &[f64]| {
-        let max = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        max + x.iter().map(|x| (x - max).exp()).sum::<f64>().ln()
-    };
-    let (zp, zq) = (lse(p), lse(q));
-    p.iter().zip(q).map(|(p, q)| (p - zp).exp() * ((p - zp) - (q - zq))).sum()
-}
-
-/// Ids of the largest and the second largest; the lower one of equals comes first.
-fn best_two(x: &[f64]) -> [usize; 2] {
-    let better = |a: usize, b: usize| x[a] > x[b] || (x[a] == x[b] && a < b);
-    let mut best = [0, 0];
-    for i in 1..x.len() {
-        if better(i, best[0]) {
-            best = [i, best[0]];
-        } else if best[1] == best[0] || better(i, best[1]) {
-            best[1] = i;
-        }
-    }
-    best
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn divergence_is_that_of_the_definition() {
-        let (p, q) = ([0.5f64, 0.25, 0.25], [0.25f64, 0.25, 0.5]);
-        let logits = |p: &[f64; 3], shift: f64| p.map(|p| p.ln() + shift);
-        let want = 0.5 * 2f64.ln() - 0.25 * 2f64.ln();
-        assert!((kl(&logits(&p, 3.0), &logits(&q, -7.0)) - want).abs() < 1e-12);
-        assert_eq!(kl(&[1.0, 2.0], &[1.0, 2.0]), 0.0);
-    }
-
-    #[test]
-    fn the_lower_of_equals_comes_first() {
-        assert_eq!(best_two(&[1.0, 3.0, 3.0, 2.0]), [1, 2]);
-        assert_eq!(best_two(&[2.0, 1.0]), [0, 1]);
-        assert_eq!(best_two(&[1.0, 1.0, 5.0]), [2, 0]);
-        assert_eq!(best_two(&[5.0, 0.0, 1.0]), [0, 2]);
     }
 }

@@ -11,9 +11,9 @@ use sha2::{Digest as _, Sha256};
 
 use crate::Error;
 use crate::arch::{Arch, ArchSpec, Shape, arch_of};
-use crate::convert::ImportanceCollector;
 use crate::diagnose::Applied;
 use crate::engine::Session;
+use crate::importance::ImportanceCollector;
 use crate::sampler::{EDIT, Params, SamplerSpec, names_commands};
 use crate::tokenizer::Tokenizer;
 use crate::weights::WeightLoader;
@@ -312,6 +312,11 @@ impl Model {
     /// Collects importance data from every pass that follows, from nothing.
     pub fn collect_importance(&mut self) {
         self.collector = Some(ImportanceCollector::default());
+    }
+
+    /// What collects; none where nothing is to be collected.
+    pub fn importance(&mut self) -> Option<&mut ImportanceCollector> {
+        self.collector.as_mut()
     }
 
     /// What was collected so far, and ends it; none where nothing was to be collected.

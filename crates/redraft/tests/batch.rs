@@ -6,6 +6,8 @@ mod common;
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use redraft::arch::Noise;
 use redraft::engine::{
@@ -151,4 +153,28 @@ fn who_leaves_changes_nothing_for_the_others() {
     let again =
         generate(&mut model, &mut session, request, draws, &mut |_| ControlFlow::Continue(())).unwrap();
     assert_eq!(digests(&again), digests(&alone(&mut model, &requests[0])));
+}
+
+/// The flag of the batch ends all answers, also while they share a pass.
+#[test]
+fn everything_can_be_stopped() {
+    let mut model = Model::embedded(&LoadOptions::default()).unwrap();
+    let flag = Arc::new(AtomicBool::new(false));
+    let mut batch = Batch::new(4096, Some(Arc::clone(&flag)));
+    for (request, draws) in &requests(&model)[4..] {
+        let session = model.session().unwrap();
+        batch.join(&mut model, session, request.clone(), *draws).map_err(|(_, e)| e).unwrap();
+    }
+    // Set within the second round, before the pass of the one whose logits are watched.
+    let mut steps = 0;
+    let mut done = Vec::new();
+    while !batch.is_empty() {
+        done.extend(batch.round(&mut model, &mut |_, event| {
+            steps += usize::from(matches!(event, Event::Step(_)));
+            flag.store(steps > 3, Ordering::Relaxed);
+            ControlFlow::Continue(())
+        }));
+    }
+    assert!(done.len() == 3 && steps < 6, "{steps}");
+    assert!(done.iter().all(|d| matches!(d.result, Err(Error::Interrupted))));
 }

@@ -21,7 +21,7 @@ use redraft::engine::{
 };
 use redraft::receipt::{Check, ModelDigests, Receipt, StepRecorder};
 use redraft::sampler::{Ask, PROFILES, SAMPLERS, sampler};
-use redraft::trace::{GenerationRecorder, Limits, TraceFile, compare, like};
+use redraft::trace::{Bounds, GenerationRecorder, Limits, TraceFile, compare, like};
 use redraft::{Error, LoadOptions, Model};
 
 /// A trained model, and the same before it had learned all that it can.
@@ -85,7 +85,7 @@ fn goldens() -> Vec<(String, TraceFile)> {
 #[test]
 fn every_golden_passes_in_f32_and_f64() {
     let cases = goldens();
-    let limits = Limits { one_minus_cos: 1e-12, nmse: 1e-12, ..f32_limits() };
+    let limits = Limits { bounds: Bounds::relative(1e-12), ..f32_limits() };
     let truth = LoadOptions { precision: Precision::F64, ..LoadOptions::default() };
     for (file, n) in [(LLADA, 4), (DREAM, 4)] {
         assert_eq!(judge(&mut open(file, &exact()), file, &cases, &f32_limits()), n, "{file}");

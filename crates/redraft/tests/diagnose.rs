@@ -2,11 +2,14 @@
 //! logits are given (`testdata/diagnose/README.md`).
 #![allow(clippy::unwrap_used)] // a test, with helpers
 
+mod common;
+
 use std::path::{Path, PathBuf};
 
 use redraft::diagnose::{Rounding, Settings, Verdict, diagnose};
-use redraft::gguf::Gguf;
-use redraft::trace::TraceFile;
+use redraft::gguf::{DType, Gguf};
+use redraft::trace::{Elements, TraceFile, like};
+use redraft::{LoadOptions, Model};
 
 fn testdata(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(path)
@@ -81,4 +84,33 @@ fn files_that_cannot_be_judged_say_why() {
     let logits = file.tensors.get_mut("logits").unwrap();
     logits.data = redraft::trace::Elements::F32(vec![f32::NAN; logits.data.len()]);
     assert!(matches!(judged(&file).unwrap().verdict, Verdict::Unexplained { .. }));
+}
+
+/// Without the norm before the feed-forward blocks large embeddings are squared in each layer, which f32 cannot hold: that
+/// mistake is not theirs, and the others are tried all the same.
+#[test]
+fn a_mistake_whose_numbers_overflow_is_not_theirs() {
+    let whole = common::expand("dream-tiny.F16.gguf", DType::F32);
+    let table = whole.tensors().iter().find(|t| t.name == "token_embd.weight").unwrap();
+    let start = whole.files()[0].data_offset as usize + table.offset as usize;
+    let mut bytes = whole.bytes().to_vec();
+    for x in bytes[start..start + 4 * table.n_elements() as usize].as_chunks_mut::<4>().0 {
+        *x = (f32::from_le_bytes(*x) * 1e9).to_le_bytes();
+    }
+    let gguf = Gguf::from_bytes(bytes.into()).unwrap();
+    let golden = TraceFile::open(&testdata("oracle/cases/dream-tiny.F16.forward.safetensors")).unwrap();
+    let mut model = Model::from_gguf(gguf.clone(), &LoadOptions::default()).unwrap();
+    let mut theirs = like(&mut model, &golden, None).unwrap();
+    theirs.tensors.retain(|name, _| name == "logits");
+    theirs.tensors.insert("ids".into(), golden.tensors["ids"].clone());
+    let logits = theirs.tensors.get_mut("logits").unwrap();
+    let mut x = logits.data.to_f64();
+    x.rotate_right(model.shape().vocab_len);
+    logits.data = Elements::F64(x);
+    let found = diagnose(&gguf, &theirs, &Settings::default(), &mut |_| {}).unwrap();
+    let Verdict::Fault(mistake) = &found.verdict else { panic!("{:?}", found.verdict) };
+    assert_eq!(mistake.fault, "logits-shifted-right");
+    let tried: Vec<&str> = found.tried.iter().map(|t| t.fault.as_str()).collect();
+    assert!(tried.contains(&"norm-missing:attn_norm.weight"), "{tried:?}");
+    assert!(!tried.contains(&"norm-missing:ffn_norm.weight"), "{tried:?}");
 }

@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 
 use common::{exact, oracle_model, testdata};
 use redraft::chat::{BuiltinTemplate, ChatTemplate, Message, RenderOptions};
-use redraft::convert::{Importance, QuantizePlan, Recipe};
+use redraft::convert::{QuantizePlan, Recipe};
 use redraft::engine::{BlockCache, Philox, Request, generate};
 use redraft::evaluate::Evaluation;
 use redraft::gguf::{Gguf, codec};
+use redraft::importance::Importance;
 use redraft::{LoadOptions, Model};
 
 fn draws(model: &Model, seed: u64) -> Philox {

@@ -16,7 +16,7 @@ use redraft::engine::{
 use redraft::gguf::DType;
 use redraft::receipt::{Check, ModelDigests, Receipt, StepRecorder};
 use redraft::sampler::{Ask, PROFILES, SAMPLERS, profile, sampler};
-use redraft::trace::{GenerationRecorder, Limits, Recording, compare, like};
+use redraft::trace::{Bounds, GenerationRecorder, Limits, Recording, compare, like};
 use redraft::{Error, LoadOptions, Model};
 
 /// The files, and how many goldens each has.
@@ -40,7 +40,7 @@ fn every_case_passes_in_f32() {
 
 #[test]
 fn the_f64_truth_passes_at_one_in_a_trillion() {
-    let limits = Limits { one_minus_cos: 1e-12, nmse: 1e-12, ..f32_limits() };
+    let limits = Limits { bounds: Bounds::relative(1e-12), ..f32_limits() };
     let options = LoadOptions { precision: Precision::F64, ..LoadOptions::default() };
     let cases = family_cases();
     for (file, _) in FILES {

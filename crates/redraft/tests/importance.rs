@@ -10,9 +10,10 @@ use std::ops::ControlFlow;
 use common::{exact, open, testdata};
 use redraft::arch::Reading;
 use redraft::compute::{Numerics, TapData, TapKey, Val};
-use redraft::convert::{Importance, ImportanceCollector, QuantizePlan, Recipe};
+use redraft::convert::{QuantizePlan, Recipe};
 use redraft::engine::{CanvasPass, Philox, Request, Sampling, TapSink, canvas_pass, generate};
 use redraft::gguf::{Gguf, codec};
+use redraft::importance::{Importance, ImportanceCollector};
 use redraft::{LoadOptions, Model};
 
 /// Every tap of every pass: rows, one after the other, and their length.
@@ -216,7 +217,7 @@ fn answer(name: &str, options: &LoadOptions) -> Vec<u8> {
     let done =
         generate(&mut model, &mut session, &request, &draws, &mut |_| ControlFlow::Continue(())).unwrap();
     let mut collector = model.take_importance().unwrap();
-    collector.answered(&done);
+    collector.answered(done.canvases.iter().map(|c| c.steps));
     assert_eq!(model.take_importance(), None);
     let bytes = file(&collector);
     let g = Gguf::from_bytes(bytes.clone().into()).unwrap();

@@ -16,7 +16,7 @@ use redraft::compute::{KvType, Numerics, Precision};
 use redraft::engine::{CanvasPass, Given, Philox, Request, canvas_pass, generate};
 use redraft::gguf::{DType, Metadata};
 use redraft::sampler::{PROFILES, sampler};
-use redraft::trace::{Limits, TraceFile};
+use redraft::trace::{Bounds, Limits, TraceFile};
 use redraft::{LoadOptions, Model};
 
 const FILE: &str = "llada2.2-tiny.BF16.gguf";
@@ -35,7 +35,7 @@ fn every_case_passes_in_f32() {
 
 #[test]
 fn the_f64_truth_passes_at_one_in_a_trillion() {
-    let limits = Limits { one_minus_cos: 1e-12, nmse: 1e-12, ..f32_limits() };
+    let limits = Limits { bounds: Bounds::relative(1e-12), ..f32_limits() };
     let options = LoadOptions { precision: Precision::F64, ..LoadOptions::default() };
     judge(&mut open(FILE, &options), FILE, &goldens(), &limits);
 }

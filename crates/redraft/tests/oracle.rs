@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use common::{exact, expand, f32_limits, judge, open, oracle_cases};
 use redraft::compute::Precision;
 use redraft::gguf::DType;
-use redraft::trace::{Limits, compare, like};
+use redraft::trace::{Bounds, Limits, compare, like};
 use redraft::{LoadOptions, Model};
 
 #[test]
@@ -40,7 +40,7 @@ fn float_forms_pass_with_the_goldens_of_the_stored_file() {
 #[test]
 fn the_f64_truth_passes_at_one_in_a_trillion() {
     let cases = oracle_cases();
-    let limits = Limits { one_minus_cos: 1e-12, nmse: 1e-12, ..f32_limits() };
+    let limits = Limits { bounds: Bounds::relative(1e-12), ..f32_limits() };
     let options = LoadOptions { precision: Precision::F64, ..LoadOptions::default() };
     for file in [
         "dg-mini.F32.gguf",

@@ -10,7 +10,7 @@ use redraft::chat::Answer;
 use redraft::engine::{Event, Generation, Philox, Request, Session, generate};
 use redraft::{Error, Model};
 
-pub(crate) use self::report::{Report, number, parameters, peak_rss_bytes, warnings};
+pub(crate) use self::report::{Report, peak_rss_bytes, warnings};
 use self::watch::{Watch, Watched};
 use crate::args::prompt::Think;
 use crate::out::Out;

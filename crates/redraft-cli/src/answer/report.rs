@@ -5,7 +5,6 @@ use std::time::Duration;
 use redraft::Model;
 use redraft::chat::{Answer, ToolCall, Warning};
 use redraft::engine::{BlockCache, CanvasReport, Digests, Finish, Generation, Request};
-use redraft::sampler::Params;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -104,16 +103,6 @@ fn rate(count: usize, time: Duration) -> f64 {
     if time.is_zero() { 0.0 } else { rounded(count as f64 / time.as_secs_f64()) }
 }
 
-/// A number as JSON, integers without a point.
-pub(crate) fn number(x: f64) -> Value {
-    if x.fract() == 0.0 && x.abs() < 9e15 { Value::from(x as i64) } else { Value::from(x) }
-}
-
-/// Parameters of a sampler as JSON.
-pub(crate) fn parameters(params: &Params) -> Map<String, Value> {
-    params.iter().map(|(k, v)| (k.to_string(), number(v))).collect()
-}
-
 /// What the reader of an answer should know, besides the answer.
 pub(crate) fn warnings(done: &Generation, answer: &Answer) -> Vec<Warning> {
     let mut out = answer.warnings.clone();
@@ -178,7 +167,7 @@ impl Report {
                 sampler: request.sampler.name,
                 profile: request.profile.name,
                 cache: Some(request.cache).filter(|&c| c != BlockCache::None).map(BlockCache::name),
-                parameters: parameters(&request.params),
+                parameters: request.params.to_json(),
                 ban: request.ban.clone(),
                 canvases: done.canvases.iter().map(canvas).collect(),
                 tokens_per_forward: rounded(n as f64 / steps.max(1) as f64),
@@ -289,14 +278,16 @@ pub(crate) fn peak_rss_bytes() -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use redraft::sampler::json_number;
+
     use super::*;
 
     #[test]
     fn rates_and_numbers() {
         assert_eq!(rate(3, Duration::from_millis(1500)), 2.0);
         assert_eq!(rate(3, Duration::ZERO), 0.0);
-        assert_eq!(number(48.0).to_string(), "48");
-        assert_eq!(number(0.1).to_string(), "0.1");
+        assert_eq!(json_number(48.0).to_string(), "48");
+        assert_eq!(json_number(0.1).to_string(), "0.1");
         assert_eq!(ms(Duration::from_nanos(1_234_567)), 1.235);
     }
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use redraft::arch::{Canvases, Noise};
 use redraft::chat::{Answer, AnswerParser, Delta};
-use redraft::engine::{Event, Given, Philox, Slot, StepEvent, Window, first_canvas};
+use redraft::engine::{Event, Given, Philox, Picture, Slot, StepEvent, Window, first_canvas};
 use redraft::sampler::Profile;
 use redraft::tokenizer::Tokenizer;
 
@@ -13,7 +13,7 @@ use crate::out::{Out, stdout_error};
 use crate::ui::canvas::{Status, entropy_bars};
 use crate::ui::hold::Hold;
 use crate::ui::live::{Live, Screen, terminal_size};
-use crate::ui::picture::{Positions, noise};
+use crate::ui::picture::{cells, noise};
 use crate::ui::theme::{Theme, no_color};
 
 /// What the watcher needs to know of the generation.
@@ -164,7 +164,7 @@ impl Watch {
             return Ok(());
         }
         let left = self.of.max_tokens - self.emitted;
-        let cells = Positions::from(step).cells(&self.of.tokenizer, &self.of.end_ids, left);
+        let cells = cells(&Picture::from(step), &self.of.tokenizer, &self.of.end_ids, left);
         let status = Status {
             canvas: step.canvas + 1,
             step: step.step + 1,

@@ -66,6 +66,7 @@ pub(crate) enum Command {
     Run(Box<cmd::run::Args>),
     Chat(Box<cmd::chat::Args>),
     Fill(Box<cmd::fill::Args>),
+    Serve(Box<cmd::serve::Args>),
     Inspect(cmd::inspect::Args),
     Doctor(cmd::doctor::Args),
     Tokenize(cmd::tokenize::TokenizeArgs),

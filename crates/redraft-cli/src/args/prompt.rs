@@ -8,8 +8,7 @@ use anyhow::{Context as _, bail};
 use clap::ValueEnum;
 use redraft::Model;
 use redraft::chat::{
-    BUILTIN_TEMPLATES, BuiltinTemplate, ChatTemplate, MAX_TEMPLATE_BYTES, Message, RenderOptions,
-    builtin_template,
+    BUILTIN_TEMPLATES, ChatTemplate, MAX_TEMPLATE_BYTES, Message, RenderOptions, builtin_template,
 };
 use redraft::tokenizer::Specials;
 
@@ -237,29 +236,28 @@ impl TemplateArgs {
     /// Those of the template; there is none.
     pub(crate) fn prompter(&self, model: &Model, parse_messages: bool) -> anyhow::Result<Prompter> {
         let tokenizer = model.tokenizer();
-        let mut warning = None;
-        let template = match (&self.chat_template, tokenizer.chat_template()) {
-            (Some(given), _) => {
+        let (template, warning) = match &self.chat_template {
+            Some(given) => {
                 let missing = builtin_template(given).map_or_else(Vec::new, |t| t.missing(tokenizer));
-                warning = (!missing.is_empty()).then(|| {
+                let warning = (!missing.is_empty()).then(|| {
                     format!(
                         "--chat-template {given}: the vocabulary has no {}, so the model reads the template's markers as \
                          text and may answer nothing; the model's own template is taken without --chat-template",
                         missing.join(", ")
                     )
                 });
-                given_template(given)?
+                (given_template(given)?, warning)
             }
-            (None, Some(source)) => {
-                ChatTemplate::from_source(source).context("the chat template of the model file")?
-            }
-            (None, None) => {
-                let builtin = BuiltinTemplate::fitting(tokenizer);
-                warning = Some(format!(
-                    "the model file has no chat template; taking the built-in {} ({})",
-                    builtin.name, builtin.about
-                ));
-                ChatTemplate::from_source(builtin.source)?
+            None => {
+                let (template, builtin) =
+                    ChatTemplate::for_tokenizer(tokenizer).context("the chat template of the model file")?;
+                let warning = builtin.map(|builtin| {
+                    format!(
+                        "the model file has no chat template; taking the built-in {} ({})",
+                        builtin.name, builtin.about
+                    )
+                });
+                (template, warning)
             }
         };
         let options = RenderOptions {

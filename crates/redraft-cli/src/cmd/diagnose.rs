@@ -135,6 +135,12 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
         );
         golden.insert(name, vec![ids.len()], Elements::I64(ids.iter().map(|&id| id.into()).collect()));
     }
+    let inputs = ["ids", "prompt_ids", "canvas_ids", "step_left", "x_in"];
+    ensure!(
+        inputs.iter().any(|name| golden.tensors.contains_key(*name)),
+        "{}: it has no token ids: say what was read with --ids, or --prompt-ids and --canvas-ids",
+        golden.name
+    );
     let stop = interrupt::flag()?;
     let options = LoadOptions { threads: args.threads, mmap: !args.no_mmap, ..LoadOptions::default() };
     let opened = match &args.model {
@@ -228,22 +234,26 @@ const FEW: usize = 3;
 const FEW_SKIPPED: usize = 8;
 
 fn text(d: &Diagnosis, args: &Args, sentence: &str) -> String {
+    // Without a cache its rounding is that of f32.
+    let of_cache = d.taps.iter().any(|t| t.floors[0] != t.floors[1]);
+    let kinds: Vec<Rounding> =
+        Rounding::ALL.into_iter().filter(|&r| r != Rounding::KvF16 || of_cache).collect();
     let error = |x: f64| if x == 0.0 { "0".into() } else { format!("{x:.2e}") };
     let rows: Vec<Vec<String>> = d
         .taps
         .iter()
         .map(|tap| {
             let mut row = vec![Shown(&tap.name).to_string(), error(tap.theirs)];
-            row.extend(tap.floors.iter().map(|&f| error(f)));
+            row.extend(kinds.iter().map(|&r| error(tap.floors[r as usize])));
             row.push(number(tap.ratio));
             row.push(if tap.leaves(args.limit) { "<-".into() } else { String::new() });
             row
         })
         .collect();
     let mut heading = vec!["tap", "theirs"];
-    heading.extend(Rounding::ALL.map(Rounding::name));
+    heading.extend(kinds.iter().map(|r| r.name()));
     heading.extend(["ratio", ""]);
-    let mut s = table(&heading, &[1, 2, 3, 4, 5], &rows);
+    let mut s = table(&heading, &[1, 2, 3, 4, 5, 6][..kinds.len() + 2], &rows);
     s.push_str(&format!(
         "ratio: theirs over the floor of {}; distances are relative to the truth\n",
         d.rounding.name()

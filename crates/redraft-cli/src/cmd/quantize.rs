@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, bail};
-use redraft::convert::{Errors, Importance, MIXES, Planned, QuantizePlan, Recipe};
+use redraft::convert::{Errors, MIXES, Planned, QuantizePlan, Recipe};
 use redraft::gguf::{DType, Gguf};
+use redraft::importance::Importance;
 use serde::Serialize;
 
 use crate::args::model::at_least_one;

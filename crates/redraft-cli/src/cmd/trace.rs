@@ -1,5 +1,7 @@
 //! `redraft trace`: what a model computes on the way, as a file.
 
+mod imatrix;
+
 use std::ops::{ControlFlow, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,14 +25,14 @@ use crate::args::model::ModelArgs;
 use crate::args::prompt::{PromptArgs, prompts};
 use crate::exit::Exit;
 use crate::out::Out;
-use crate::ui::progress::{Count, counted, human_bytes};
+use crate::ui::progress::human_bytes;
 use crate::{files, interrupt, model, trace_metadata};
 
 /// Write what a model computes on the way into a file.
 ///
-/// Four kinds: with --like everything that a golden file has, from its inputs; with --generation the steps
-/// of a whole answer; with --imatrix importance data for `redraft quantize`; else one forward pass over the prompt (enc/) and one over the first canvas of noise
-/// (dec/), tap by tap, in the names of llama.cpp.
+/// Four kinds: with --like everything that a golden file has, from its inputs; with --generation the steps of a whole
+/// answer; with --imatrix importance data for `redraft quantize`; else one forward pass over the prompt (enc/) and one
+/// over the first canvas of noise (dec/), tap by tap, in the names of llama.cpp.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     redraft trace -m model.gguf --numerics exact --like golden.safetensors -o mine.safetensors\n  \
@@ -241,7 +243,7 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
             }
         };
         warnings.iter().for_each(|w| out.warn(w));
-        return imatrix(args, output, &mut model, ids, &stop, out);
+        return imatrix::main(args, output, &mut model, ids, &stop, out);
     }
     let (kind, mut file) = match &golden {
         Some(golden) => {
@@ -426,82 +428,6 @@ fn generation(
     let mut file = recorder.finish(&request.prompt, &done?.committed);
     file.metadata = trace_metadata::generation(model, &request, seed);
     Ok(file)
-}
-
-/// What was written with `--imatrix`.
-#[derive(Debug, Serialize)]
-struct ImatrixReport {
-    file: String,
-    bytes: u64,
-    kind: &'static str,
-    prompts: usize,
-    /// Canvases times their steps.
-    steps: usize,
-    tensors: usize,
-    /// Matrices, each expert for itself.
-    matrices: usize,
-    /// Those of them that nothing was multiplied by.
-    unused_matrices: usize,
-}
-
-/// Importance data of answers to prompts.
-fn imatrix(
-    args: &Args,
-    output: &Path,
-    model: &mut Model,
-    prompts: Vec<Vec<u32>>,
-    stop: &Arc<AtomicBool>,
-    out: Out,
-) -> anyhow::Result<Exit> {
-    let (seed, vocab_len) = (args.generate.seed.number(), model.shape().vocab_len as u32);
-    let (n, mut facts, mut answers) = (prompts.len(), None, Vec::new());
-    let bar = Count::new("prompts", !out.quiet && out.err_terminal);
-    model.collect_importance();
-    let mut session = model.session()?;
-    for (i, prompt) in prompts.into_iter().enumerate() {
-        bar.set(i, n);
-        let (mut request, notes) = args.generate.request(model, Task::Answer, prompt)?;
-        request.interrupt = Some(Arc::clone(stop));
-        if i == 0 {
-            notes.iter().for_each(|w| out.warn(w));
-            facts = Some(trace_metadata::generation(model, &request, seed));
-        }
-        // A stream of noise for each prompt.
-        let draws = Philox { seed: seed.wrapping_add(i as u64), vocab_len };
-        answers.push(generate(model, &mut session, &request, &draws, &mut |_| ControlFlow::Continue(()))?);
-    }
-    bar.finish();
-    let mut collector = model.take_importance().unwrap_or_default();
-    answers.iter().for_each(|a| collector.answered(a));
-    let steps = answers.iter().flat_map(|a| &a.canvases).map(|c| c.steps).sum();
-    let name = |path: &PathBuf| path.display().to_string();
-    let datasets = vec![args.prompts.as_ref().map_or_else(|| "prompt".into(), name)];
-    let canvas_len = model.shape().canvas_len;
-    let bytes = collector.to_gguf(&datasets, canvas_len, &facts.unwrap_or_default())?;
-    files::write(output, &bytes)?;
-    let (tensors, matrices, unused_matrices) = collector.matrices();
-    let report = ImatrixReport {
-        file: name(&output.into()),
-        bytes: bytes.len() as u64,
-        kind: "imatrix",
-        prompts: n,
-        steps,
-        tensors,
-        matrices,
-        unused_matrices,
-    };
-    if unused_matrices > 0 {
-        out.warn(&format!(
-            "nothing was multiplied by {unused_matrices} of {matrices} matrices: more prompts may use them"
-        ));
-    }
-    if out.json {
-        out.object(&report)?;
-    } else {
-        let (prompts, steps) = (counted(n, "prompt"), counted(steps, "step"));
-        out.text(&format!("{}: {tensors} tensors from {prompts} in {steps}\n", report.file))?;
-    }
-    Ok(Exit::Done)
 }
 
 #[cfg(test)]

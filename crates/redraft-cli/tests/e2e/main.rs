@@ -17,6 +17,8 @@ mod program;
 mod quantize;
 mod recorded;
 mod run;
+#[cfg(unix)]
+mod serve;
 mod structured;
 mod synth;
 #[cfg(unix)]

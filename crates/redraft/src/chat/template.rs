@@ -13,7 +13,7 @@ use super::guard::{self, ControlTokens, Marking};
 use super::meter::Meter;
 use super::rendered::RenderedPrompt;
 use super::rewrite::{self, Prepared};
-use super::{Message, functions, sandbox};
+use super::{BuiltinTemplate, Message, functions, sandbox};
 use crate::tokenizer::{Specials, Tokenizer};
 
 /// Longest template that is accepted, fifty times the longest one in use.
@@ -90,6 +90,21 @@ impl ChatTemplate {
         }
         // Chains of operators are read one inside the other.
         on_large_stack(|| ChatTemplate::read(source))
+    }
+
+    /// The template of a model: its file's, or the built-in one that fits its vocabulary, which is then the second value.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_source`](Self::from_source).
+    pub fn for_tokenizer(
+        tokenizer: &Tokenizer,
+    ) -> Result<(ChatTemplate, Option<&'static BuiltinTemplate>), ChatError> {
+        let builtin = match tokenizer.chat_template() {
+            Some(source) => return Ok((ChatTemplate::from_source(source)?, None)),
+            None => BuiltinTemplate::fitting(tokenizer),
+        };
+        Ok((ChatTemplate::from_source(builtin.source)?, Some(builtin)))
     }
 
     fn read(source: &str) -> Result<ChatTemplate, ChatError> {

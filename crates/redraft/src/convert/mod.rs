@@ -1,11 +1,9 @@
 //! From other forms of a model to a model file: from checkpoints of `transformers`, and from one block type to another.
 
-mod collector;
 mod config;
 mod folder;
 mod from_safetensors;
 mod hf;
-mod importance;
 mod plan;
 mod quantize;
 mod recipe;
@@ -14,13 +12,11 @@ mod slow_tokenizer;
 pub(crate) mod tables;
 mod tokenizer_json;
 
-pub use collector::ImportanceCollector;
 pub use config::Config;
 pub(crate) use config::missing;
 pub use folder::Checkpoint;
 pub use from_safetensors::{ConvertOptions, Converted, convert, convert_to_memory};
 pub use hf::{Demand, Fixed, HfSpec, Key, Made, Rows, Setting, Tensor};
 pub(crate) use hf::{demand, key, same};
-pub use importance::Importance;
 pub use quantize::{Errors, Planned, QuantizePlan};
 pub use recipe::{MIXES, Mix, Recipe};

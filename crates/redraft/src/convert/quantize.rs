@@ -6,8 +6,9 @@ use std::sync::{Mutex, PoisonError};
 
 use redraft_gguf::{BlockCodec, DType, Encoder, Gguf, GgufError, GgufWriter, Metadata, TensorInfo, codec};
 
-use super::{Importance, Recipe};
+use super::Recipe;
 use crate::Error;
+use crate::importance::Importance;
 use crate::partial::Partial;
 
 /// Weights that one thread encodes at a time, as whole rows. Sums of errors are made over as many, so that they do not
@@ -58,6 +59,8 @@ pub struct Errors {
 struct Sums {
     differences: f64,
     values: f64,
+    /// The first value that the type cannot hold, or that is none.
+    lost: Option<f32>,
 }
 
 impl<'a> QuantizePlan<'a> {
@@ -250,6 +253,15 @@ fn encode(
             for part in rows.encode_all(chunks.collect()) {
                 sums.differences += part.differences;
                 sums.values += part.values;
+                if let Some(x) = part.lost {
+                    let why = if x.is_finite() {
+                        format!("too large for {to}")
+                    } else {
+                        "the file is damaged".into()
+                    };
+                    let problems = vec![format!("{}: has the value {x}: {why}", t.name)];
+                    return Err(Error::Weights { problems });
+                }
             }
             write(&buffer, piece.len())?;
             first += n;
@@ -259,6 +271,20 @@ fn encode(
     let ratio = sums.differences / sums.values;
     let relative = if sums.differences == 0.0 { 0.0 } else { ratio.sqrt() };
     Ok(Errors { rmse: (sums.differences / n).sqrt(), relative })
+}
+
+/// Up to this value the scale of a block, which is an f16 in most types, holds any value: the largest f16.
+const LARGE: f32 = 65_504.0;
+
+/// A value of a row that is none, or the largest one where its type cannot hold it: where `back` has something else in its
+/// place.
+fn lost(values: &[f32], back: &[f32]) -> Option<f32> {
+    if let Some(&x) = values.iter().find(|x| !x.is_finite()) {
+        return Some(x);
+    }
+    let (x, y) = values.iter().zip(back).max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()))?;
+    let held = (y - x).abs() <= x.abs() / 4.0;
+    (x.abs() > LARGE && !held).then_some(*x)
 }
 
 /// How rows of one tensor are read and written.
@@ -310,6 +336,7 @@ impl Rows<'_> {
             self.decoder.dequantize(src, &mut values);
             self.encoder.quantize(&values, weights, dst);
             self.target.dequantize(dst, &mut back);
+            sums.lost = sums.lost.or(lost(&values, &back));
             for (&x, &y) in values.iter().zip(&back) {
                 let (x, y) = (f64::from(x), f64::from(y));
                 sums.differences += (x - y) * (x - y);
@@ -493,5 +520,34 @@ mod tests {
         plan.write_file(&path, false, 1, &mut |_, _| true).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().len(), plan.bytes());
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn values_that_a_type_cannot_hold_are_named() {
+        for (value, dtype, told) in [
+            (f32::NAN, DType::Q8_0, "NaN: the file is damaged"),
+            (f32::INFINITY, DType::Q4_0, "inf: the file is damaged"),
+            (1e6, DType::Q4_0, "1000000: too large for Q4_0"),
+            (3e38, DType::Q8_0, "too large for Q8_0"),
+            (1e6, DType::F16, "1000000: too large for F16"),
+            (-6e4, DType::F16, ""),
+            (6e4, DType::Q4_0, ""),
+        ] {
+            let mut values = vec![0.5f32; 64];
+            values[40] = value;
+            let mut w = GgufWriter::new();
+            w.metadata_mut().set("general.architecture", "any");
+            w.add_tensor("a.weight", &[32, 2], DType::F32).unwrap();
+            let mut out = w.begin(Vec::new()).unwrap();
+            let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+            out.write_tensor("a.weight", &bytes).unwrap();
+            let input = Gguf::from_bytes(out.finish().unwrap().into()).unwrap();
+            let recipe = Recipe::pure(dtype).unwrap();
+            let plan = QuantizePlan::new(&input, &recipe, None).unwrap();
+            match plan.write(&mut Vec::new(), 1, &mut |_, _| true) {
+                Ok(_) => assert_eq!(told, "", "{value} as {dtype}"),
+                Err(e) => assert!(!told.is_empty() && e.to_string().contains(told), "{e}"),
+            }
+        }
     }
 }

@@ -185,13 +185,17 @@ impl Converter {
                 continue;
             }
             self.bytes.resize(n * size(self.to), 0);
-            if self.to == DType::F16 {
-                // The first that would become infinite.
-                if let Some(large) = self.values.iter().find(|x| x.abs() >= 65_520.0) {
-                    return Err(WriteError::Tensor(format!(
-                        "has the value {large}, too large for F16: take BF16 or F32"
-                    )));
-                }
+            // The first that would become infinite: half a unit of the last place above the largest.
+            let (least, others) = match self.to {
+                DType::F16 => (65_520.0, "BF16 or F32"),
+                DType::BF16 => (f32::from_bits(0x7F7F_8000), "F32"),
+                _ => (f32::INFINITY, ""),
+            };
+            if let Some(large) = self.values.iter().find(|x| x.abs() >= least) {
+                return Err(WriteError::Tensor(format!(
+                    "has the value {large}, too large for {}: take {others}",
+                    self.to
+                )));
             }
             encoder.quantize(&self.values, None, &mut self.bytes);
             write(&self.bytes)?;
@@ -260,6 +264,10 @@ mod tests {
         assert!(
             matches!(written(&large, RowOrder::Same, DType::F16), Err(WriteError::Tensor(e)) if e.contains("65520"))
         );
+        for (large, held) in [(f32::MAX, false), (3.39e38, true)] {
+            let done = written(&source(&[1], &[large]), RowOrder::Same, DType::BF16);
+            assert_eq!(done.is_ok(), held, "{large}: the largest bf16 is 3.3895e38");
+        }
         for wrong in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN] {
             for dtype in [DType::F32, DType::F16, DType::BF16] {
                 let e = written(&source(&[2], &[1.0, wrong]), RowOrder::Same, dtype);

@@ -15,7 +15,7 @@ fn rows(t: &Tensor) -> usize {
 
 /// The median over the rows of `|a - b| / |b|`: what happens to a few rows, whose experts changed by a hair, is no mistake,
 /// and a mistake is seen in most rows. Infinite where one of them is missing or of another size, NaN where a number is
-/// none.
+/// none or infinite.
 pub(super) fn distance(a: Option<&Tensor>, b: Option<&Tensor>) -> f64 {
     let (Some(a), Some(b)) = (a, b) else { return f64::INFINITY };
     let (x, y) = (a.data.to_f64(), b.data.to_f64());
@@ -32,11 +32,18 @@ pub(super) fn distance(a: Option<&Tensor>, b: Option<&Tensor>) -> f64 {
             if away == 0.0 { 0.0 } else { away.sqrt() / size }
         })
         .collect();
-    if rows.iter().any(|x| x.is_nan()) {
+    if x.iter().chain(&y).any(|x| !x.is_finite()) {
         return f64::NAN;
     }
     rows.sort_by(f64::total_cmp);
     rows[rows.len() / 2]
+}
+
+/// How many times the distance of one honest program that of another may be by chance alone: a distance over `n` numbers is
+/// known to about one part in the square root of `n`, and of 64 and more it is taken as it is.
+pub(super) fn spread(t: Option<&Tensor>) -> f64 {
+    let n = t.map_or(0, |t| t.data.len()).max(1);
+    (8.0 / (n as f64).sqrt()).max(1.0)
 }
 
 /// The error, relative as in [`distance`], of printing the elements of `t` as decimals with half a unit in the last place:
@@ -131,7 +138,11 @@ mod tests {
         let away = |x: Vec<f64>| distance(Some(&tensor(3, x)), Some(&truth));
         // Away by 0, 0.5 and 5 of rows of length 5.
         assert_eq!(away(vec![3.0, 4.5, 3.0, 4.0, 3.0, 9.0]), 0.1);
-        assert!(away(vec![3.0, 4.0, 3.0, 4.0, 3.0, f64::NAN]).is_nan());
+        for none in [f64::NAN, f64::INFINITY] {
+            assert!(away(vec![3.0, 4.0, 3.0, 4.0, 3.0, none]).is_nan());
+        }
+        let of = |n: usize| spread(Some(&tensor(1, vec![0.0; n])));
+        assert_eq!([of(1), of(16), of(64), of(1000)], [8.0, 2.0, 1.0, 1.0]);
         assert_eq!(distance(None, Some(&truth)), f64::INFINITY);
         assert_eq!(distance(Some(&tensor(1, vec![1.0])), Some(&truth)), f64::INFINITY);
         assert_eq!(shifted(&truth, 1).to_f64(), [3.0, 4.0, 3.0, 4.0, 3.0, 4.0]);

@@ -69,6 +69,9 @@ impl Runs {
     }
 }
 
+/// The kinds of rounding that mistakes are computed with.
+const KINDS: [Rounding; 3] = [Rounding::F32, Rounding::LlamaCpp, Rounding::Bf16];
+
 /// What came of a mistake with a kind of rounding.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Told {
@@ -77,6 +80,9 @@ enum Told {
     /// It was called rounding, and it moves nothing by more than that.
     Hidden,
 }
+
+/// Mistakes by name.
+type Table = Vec<(String, [Option<Told>; KINDS.len()])>;
 
 /// Results of passes with the inputs of `golden`, as somebody's file.
 fn as_file(golden: &TraceFile, results: TraceFile) -> TraceFile {
@@ -87,18 +93,18 @@ fn as_file(golden: &TraceFile, results: TraceFile) -> TraceFile {
     file
 }
 
-/// All mistakes of a case with all kinds of rounding: the name of each, and what came of it.
-fn tell(case: &(PathBuf, PathBuf)) -> Vec<(String, [Option<Told>; 3])> {
+/// All mistakes of a case with all kinds of rounding: the name of each, and what came of it; and the number of honest runs.
+fn tell(case: &(PathBuf, PathBuf)) -> (Table, usize) {
     let (gguf, golden) = open(case);
     let plain = Model::from_gguf(gguf.clone(), &LoadOptions::default()).unwrap();
-    let has_cache = plain.shape().reading != Reading::Whole;
-    let n_layers = plain.shape().n_layers;
+    let subject = Subject::of(&plain, &Settings::default());
+    let (has_cache, n_layers) = (subject.has_cache, subject.n_layers);
     let faults = Mistake::all(&plain);
     let mut runs = Runs { gguf, wanted: with_normed(&golden), has_cache, made: Vec::new() };
     let judged = |file: &TraceFile, runs: &mut Runs| {
-        judge(file, &faults, n_layers, (LIMIT, None), &mut |what| Ok(runs.get(what))).unwrap()
+        judge(file, &faults, &subject, &mut |what| Ok(runs.get(what))).unwrap()
     };
-    let mut table: Vec<(String, [Option<Told>; 3])> = Vec::new();
+    let mut table = Table::new();
     let mut seen: Vec<TraceFile> = Vec::new();
     for fault in &faults {
         let result = |rounding: Rounding, runs: &mut Runs| match &fault.fault {
@@ -115,8 +121,8 @@ fn tell(case: &(PathBuf, PathBuf)) -> Vec<(String, [Option<Told>; 3])> {
             continue;
         };
         seen.push(found);
-        let mut row = [None; 3];
-        for rounding in Rounding::ALL {
+        let mut row = [None; KINDS.len()];
+        for (cell, rounding) in row.iter_mut().zip(KINDS) {
             // Of mistakes in passes of one kind, one rounding is enough.
             if rounding != Rounding::F32 && fault.only.is_some() {
                 continue;
@@ -130,7 +136,7 @@ fn tell(case: &(PathBuf, PathBuf)) -> Vec<(String, [Option<Told>; 3])> {
                     moved <= LIMIT * t.floors[d.rounding as usize]
                 })
             };
-            row[rounding as usize] = Some(match &d.verdict {
+            *cell = Some(match &d.verdict {
                 Verdict::Fault(t) if t.fault == fault.name() => Told::Rightly,
                 Verdict::Rounding { .. } if hidden() => Told::Hidden,
                 other => panic!("{} {} {}: {other:?}", name(case), fault.name(), rounding.name()),
@@ -138,13 +144,13 @@ fn tell(case: &(PathBuf, PathBuf)) -> Vec<(String, [Option<Told>; 3])> {
         }
         table.push((fault.name(), row));
     }
-    for rounding in Rounding::ALL {
+    for rounding in subject.kinds() {
         let file = as_file(&golden, runs.get(Running::Floor(rounding)).unwrap());
         let d = judged(&file, &mut runs);
         assert!(matches!(d.verdict, Verdict::Rounding { .. }), "{} {}: {d:?}", name(case), rounding.name());
     }
     // Logits of PyTorch, which is another program; a golden's f32 are of a finer kind than bf16's.
-    for (which, kinds) in [("logits_f32", &[Rounding::F32][..]), ("logits_bf16", &Rounding::ALL[1..])] {
+    for (which, kinds) in [("logits_f32", &[Rounding::F32][..]), ("logits_bf16", &KINDS[1..])] {
         if let Some(logits) = golden.tensors.get(which).cloned() {
             let mut file = as_file(&golden, TraceFile::default());
             file.insert("logits", logits.shape, logits.data);
@@ -153,14 +159,14 @@ fn tell(case: &(PathBuf, PathBuf)) -> Vec<(String, [Option<Told>; 3])> {
             assert!(kinds.contains(&d.rounding) && worst < LIMIT, "{} {which}: {d:?}", name(case));
         }
     }
-    table
+    (table, subject.kinds().len())
 }
 
 /// The table of `docs/diagnose.md`; with `REDRAFT_BLESS` in the environment it is written there.
 #[test]
 fn every_mistake_is_named_and_honest_runs_are_rounding() {
     let cases = cases();
-    let tables: Vec<_> = cases.iter().map(tell).collect();
+    let (tables, honest): (Vec<Table>, Vec<usize>) = cases.iter().map(tell).unzip();
     // Mistakes of a kind (of each norm, of each base, in passes of one kind) stand in one line.
     let kind = |name: &str| match name.split_once('/') {
         Some((pass, _)) => format!("{pass}/…"),
@@ -175,26 +181,27 @@ fn every_mistake_is_named_and_honest_runs_are_rounding() {
     let models: Vec<String> = cases.iter().map(name).collect();
     let mut lines =
         vec![format!("| | {} |", models.join(" | ")), format!("|---{}|", "|---".repeat(models.len()))];
-    let count = |table: &[(String, [Option<Told>; 3])], wanted: &str, told: Told| {
+    let count = |table: &Table, wanted: &str, told: Told| {
         let rows = table.iter().filter(|(name, _)| wanted.is_empty() || kind(name) == wanted);
         rows.flat_map(|(_, row)| row).filter(|t| **t == Some(told)).count()
     };
     for name in kinds {
-        let cell = |table: &Vec<(String, [Option<Told>; 3])>| match (
-            count(table, &name, Told::Rightly),
-            count(table, &name, Told::Hidden),
-        ) {
-            (0, 0) => String::new(),
-            (n, 0) => n.to_string(),
-            (0, k) => format!("({k})"),
-            (n, k) => format!("{n} ({k})"),
-        };
+        let cell =
+            |table: &Table| match (count(table, &name, Told::Rightly), count(table, &name, Told::Hidden)) {
+                (0, 0) => String::new(),
+                (n, 0) => n.to_string(),
+                (0, k) => format!("({k})"),
+                (n, k) => format!("{n} ({k})"),
+            };
         let cells: Vec<String> = tables.iter().map(cell).collect();
         lines.push(format!("| `{name}` | {} |", cells.join(" | ")));
     }
-    let all: Vec<_> = tables.concat();
+    let all: Table = tables.concat();
     let (right, hidden) = (count(&all, "", Told::Rightly), count(&all, "", Told::Hidden));
-    lines.push(format!("\n{right} named, {hidden} hidden, {} honest runs called rounding.", 3 * cases.len()));
+    lines.push(format!(
+        "\n{right} named, {hidden} hidden, {} honest runs called rounding.",
+        honest.iter().sum::<usize>()
+    ));
     let table = lines.join("\n");
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/diagnose.md");
     let text = std::fs::read_to_string(&page).unwrap();

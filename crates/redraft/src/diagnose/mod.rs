@@ -34,7 +34,7 @@ use crate::trace::{
     Elements, Given, Printed, Tensor, TraceFile, has_rows, in_pass, is_input, like, place, split_layer,
 };
 use crate::{Error, LoadOptions, Model};
-use error::{distance, printing_unit, shifted, storage_unit};
+use error::{distance, printing_unit, shifted, spread, storage_unit};
 
 /// A kind of rounding that honest programs do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -42,6 +42,9 @@ use error::{distance, printing_unit, shifted, storage_unit};
 pub enum Rounding {
     /// f32 throughout.
     F32,
+    /// f32 with keys and values in f16, in models that have a cache.
+    #[serde(rename = "kv-f16")]
+    KvF16,
     /// llama.cpp's: activations of 8 bits beside quantized weights and of 16 bits beside those of 16, keys and values
     /// in f16.
     LlamaCpp,
@@ -51,12 +54,13 @@ pub enum Rounding {
 
 impl Rounding {
     /// From the finest to the coarsest.
-    pub const ALL: [Rounding; 3] = [Rounding::F32, Rounding::LlamaCpp, Rounding::Bf16];
+    pub const ALL: [Rounding; 4] = [Rounding::F32, Rounding::KvF16, Rounding::LlamaCpp, Rounding::Bf16];
 
-    /// `f32`, `llamacpp`, `bf16`.
+    /// `f32`, `kv-f16`, `llamacpp`, `bf16`.
     pub fn name(self) -> &'static str {
         match self {
             Rounding::F32 => "f32",
+            Rounding::KvF16 => "kv-f16",
             Rounding::LlamaCpp => "llamacpp",
             Rounding::Bf16 => "bf16",
         }
@@ -65,7 +69,8 @@ impl Rounding {
     /// How a model computes that rounds like this: with a cache of keys and values or without.
     pub fn computing(self, has_cache: bool) -> (Precision, Numerics, KvType) {
         match self {
-            Rounding::F32 => (Precision::F32, Numerics::Exact, KvType::F32),
+            Rounding::KvF16 if has_cache => (Precision::F32, Numerics::Exact, KvType::F16),
+            Rounding::F32 | Rounding::KvF16 => (Precision::F32, Numerics::Exact, KvType::F32),
             Rounding::LlamaCpp if has_cache => (Precision::F32, Numerics::Fast, KvType::F16),
             Rounding::LlamaCpp => (Precision::F32, Numerics::Fast, KvType::F32),
             Rounding::Bf16 => (Precision::Bf16, Numerics::Exact, KvType::F32),
@@ -82,7 +87,7 @@ impl Rounding {
     /// (embeddings in 16 bits are in f32), another honest one need not be.
     fn unit(self) -> f64 {
         match self {
-            Rounding::F32 => 2f64.powi(-24),
+            Rounding::F32 | Rounding::KvF16 => 2f64.powi(-24),
             Rounding::LlamaCpp => 2f64.powi(-12),
             Rounding::Bf16 => 2f64.powi(-9),
         }
@@ -158,8 +163,9 @@ pub struct Tap {
     pub name: String,
     /// Their distance from the truth.
     pub theirs: f64,
-    /// The distances of honest programs from the truth, in the order of [`Rounding::ALL`].
-    pub floors: [f64; 3],
+    /// The distances of honest programs from the truth, in the order of [`Rounding::ALL`]; of taps of few numbers with what
+    /// chance may add.
+    pub floors: [f64; 4],
     /// Theirs over the floor of the rounding they are judged by.
     pub ratio: f64,
     /// The sum of all elements, where theirs shows it and not all of them.
@@ -248,9 +254,13 @@ pub fn diagnose(
     }
     let model = Model::from_gguf(gguf.clone(), &settings.options)?;
     let faults = Mistake::all(&model);
-    let has_cache = model.shape().reading != Reading::Whole;
-    let n_layers = model.shape().n_layers;
+    let subject = Subject::of(&model, settings);
+    let has_cache = subject.has_cache;
     drop(model);
+    if subject.kinds().is_empty() {
+        let what = "numbers that were computed in f32 are as good as a truth in f32: --truth f64 judges them";
+        return Err(theirs.wrong(what.into()));
+    }
     let wanted = with_normed(theirs);
     let mut run = |what: Running<'_>| {
         progress(what);
@@ -268,7 +278,41 @@ pub fn diagnose(
             }
         }
     };
-    judge(theirs, &faults, n_layers, (settings.limit, settings.rounding), &mut run)
+    judge(theirs, &faults, &subject, &mut run)
+}
+
+/// What is judged, and how.
+struct Subject {
+    n_layers: usize,
+    has_cache: bool,
+    /// Single tokens may go to other experts in an honest program.
+    has_experts: bool,
+    truth: Precision,
+    limit: f64,
+    known: Option<Rounding>,
+}
+
+impl Subject {
+    fn of(model: &Model, settings: &Settings) -> Subject {
+        Subject {
+            n_layers: model.shape().n_layers,
+            has_cache: model.shape().reading != Reading::Whole,
+            has_experts: model.weights.iter().any(|w| w.experts > 1),
+            truth: settings.truth,
+            limit: settings.limit,
+            known: settings.rounding,
+        }
+    }
+
+    /// The kinds of rounding that there are: none of a cache where there is none, and none that is as fine as the truth.
+    fn kinds(&self) -> Vec<Rounding> {
+        let told = |r: Rounding| match r {
+            Rounding::F32 => self.truth == Precision::F64,
+            Rounding::KvF16 => self.has_cache,
+            Rounding::LlamaCpp | Rounding::Bf16 => true,
+        };
+        Rounding::ALL.into_iter().filter(|&r| told(r) && self.known.is_none_or(|k| k == r)).collect()
+    }
 }
 
 /// Runs the passes of a file in some way; nothing where a mistake makes no difference to the program.
@@ -280,10 +324,10 @@ const CLOSEST: usize = 4;
 fn judge(
     theirs: &TraceFile,
     faults: &[Mistake],
-    n_layers: usize,
-    (limit, known): (f64, Option<Rounding>),
+    subject: &Subject,
     run: &mut RunPasses<'_>,
 ) -> Result<Diagnosis, Error> {
+    let &Subject { n_layers, limit, known, .. } = subject;
     let truth = run(Running::Truth)?.unwrap_or_default();
     let (names, skipped) = judged(theirs, &truth)?;
     if names.is_empty() {
@@ -306,18 +350,34 @@ fn judge(
     };
     let stored: BTreeMap<&String, f64> = names.iter().map(|name| (name, stored(name))).collect();
     let unit = |r: Rounding, name: &String| r.unit().max(stored.get(name).copied().unwrap_or(0.0));
+    let chance: BTreeMap<&String, f64> =
+        names.iter().map(|name| (name, spread(theirs.tensors.get(name)))).collect();
+    let floor = |own: &TraceFile, truth: &TraceFile, r: Rounding, name: &String| {
+        apart(own, truth, name).max(unit(r, name)) * chance.get(name).copied().unwrap_or(1.0)
+    };
     let tap = |name: &String| Tap {
         name: name.clone(),
         theirs: theirs_from(&truth, name),
-        floors: std::array::from_fn(|i| apart(&honest[i], &truth, name).max(unit(Rounding::ALL[i], name))),
+        floors: std::array::from_fn(|i| floor(&honest[i], &truth, Rounding::ALL[i], name)),
         ratio: 0.0,
         sum: None,
     };
     let mut taps: Vec<Tap> = names.iter().map(tap).collect();
-    let kinds: Vec<Rounding> = Rounding::ALL.into_iter().filter(|&r| known.is_none_or(|k| k == r)).collect();
-    let rounding = known.unwrap_or_else(|| judged_by(&taps, limit));
+    let kinds = subject.kinds();
+    let is_of = |r: Rounding, own: &TraceFile, truth: &TraceFile| {
+        let each = |name: &String| [theirs_from(truth, name), apart(own, truth, name), unit(r, name)];
+        known.is_some() || r == Rounding::F32 || !too_good(names.iter().map(each))
+    };
+    let possible: Vec<Rounding> =
+        kinds.iter().copied().filter(|&r| is_of(r, &honest[r as usize], &truth)).collect();
+    if possible.is_empty() {
+        let what = "theirs is nearer to a truth in f32 than any kind of rounding that it can tell: --truth f64 judges it";
+        return Err(theirs.wrong(what.into()));
+    }
+    let rounding = judged_by(&taps, &possible, limit);
     let sum = |tap: &Tap, rounding: Rounding| {
-        let printed = printed(theirs, &tap.name)?;
+        // Where a token goes to another expert, it changes the sum and not the median.
+        let printed = printed(theirs, &tap.name).filter(|_| !subject.has_experts)?;
         let of = |file: &TraceFile| file.tensors.get(&tap.name).and_then(|t| printed.summed(t));
         Some(Sum::of(
             printed.sum?,
@@ -399,12 +459,10 @@ fn judge(
                 Rounding::F32 => found.clone(),
                 _ => result(fault, Some(r))?.unwrap_or_default(),
             };
-            let floors: Vec<f64> =
-                names.iter().map(|name| apart(&own, &truth, name).max(unit(r, name))).collect();
-            let better = names.iter().zip(&floors).filter(|(n, f)| theirs_from(&truth, n) * TOO_GOOD < **f);
-            if known.is_none() && r != Rounding::F32 && 2 * better.count() > names.len() {
+            if !is_of(r, &own, &truth) {
                 continue;
             }
+            let floors: Vec<f64> = names.iter().map(|name| floor(&own, &truth, r, name)).collect();
             let (worst, at) = far(&truth, &floors);
             // A mistake that explains little more than rounding does explains nothing.
             let without = plain.taps.iter().map(|t| t.theirs / t.floors[r as usize]).fold(0.0, f64::max);
@@ -523,20 +581,36 @@ fn with_normed(theirs: &TraceFile) -> TraceFile {
     wanted
 }
 
-/// How many times better than a kind of rounding theirs must be at most taps not to be of that kind: a program does not
-/// begin to round in the middle.
+/// How many times better than a kind of rounding theirs must be not to be of that kind, at the first tap that the kind moves or
+/// at most taps: a program does not begin to round in the middle.
 const TOO_GOOD: f64 = 10.0;
 
-/// The rounding whose floor theirs leaves last; of equal ones the finest.
-fn judged_by(taps: &[Tap], limit: f64) -> Rounding {
-    let stays = |r: Rounding| taps.iter().take_while(|t| t.theirs <= limit * t.floors[r as usize]).count();
-    let too_good = |r: Rounding| {
-        let better = taps.iter().filter(|t| t.theirs * TOO_GOOD < t.floors[r as usize]).count();
-        r != Rounding::F32 && 2 * better > taps.len()
+/// Whether theirs is too good for a kind of rounding. Of each tap in execution order: their distance from the truth, that of an
+/// honest program, and the smallest floor there is.
+fn too_good(taps: impl Iterator<Item = [f64; 3]>) -> bool {
+    let (mut n, mut better, mut first) = (0usize, 0usize, None);
+    for [theirs, honest, unit] in taps {
+        let here = theirs * TOO_GOOD < honest.max(unit);
+        (n, better) = (n + 1, better + usize::from(here));
+        if honest > unit {
+            first = first.or(Some(here));
+        }
+    }
+    first == Some(true) || 2 * better > n
+}
+
+/// The rounding whose floor theirs leaves last; of those that it never leaves the one that fits best, whose floor it reaches
+/// and no more; of equal ones the finest.
+fn judged_by(taps: &[Tap], kinds: &[Rounding], limit: f64) -> Rounding {
+    let ratios = |r: Rounding| taps.iter().map(move |t| t.theirs / t.floors[r as usize]);
+    let stays = |r: Rounding| ratios(r).take_while(|&x| x <= limit).count();
+    let longest = kinds.iter().map(|&r| stays(r)).max();
+    let fit = |r: Rounding| match stays(r) == taps.len() {
+        true => ratios(r).fold(f64::MIN_POSITIVE, f64::max).ln().abs(),
+        false => 0.0,
     };
-    let kinds = || Rounding::ALL.into_iter().filter(|&r| !too_good(r));
-    let longest = kinds().map(stays).max();
-    kinds().find(|&r| Some(stays(r)) == longest).unwrap_or(Rounding::F32)
+    let best = kinds.iter().copied().filter(|&r| Some(stays(r)) == longest);
+    best.min_by(|&a, &b| fit(a).total_cmp(&fit(b))).unwrap_or(Rounding::F32)
 }
 
 /// Equal for equal results, and for others only by a chance that does not happen.

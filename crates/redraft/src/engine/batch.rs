@@ -2,10 +2,13 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::generate::LogitsSink;
 use super::run::{Next, Run};
-use super::{CanvasPass, Event, Generation, Philox, Request, Session, TapSink, canvas_pass, canvas_passes};
+use super::{
+    CanvasPass, CanvasResult, Event, Generation, Philox, Request, Session, canvas_pass, canvas_passes,
+};
 use crate::{Error, Model};
 
 /// The number of an answer of a [`Batch`].
@@ -24,7 +27,8 @@ pub struct Batch {
 struct Job {
     id: JobId,
     session: Session,
-    run: Run<Philox>,
+    run: Run,
+    draws: Philox,
     /// Ended before its time.
     failed: Option<Error>,
 }
@@ -43,8 +47,8 @@ pub struct Finished {
 pub type OnJobEvent<'a> = dyn FnMut(JobId, &Event<'_>) -> ControlFlow<()> + 'a;
 
 impl Batch {
-    /// An empty one. Passes have at most `most_rows` rows, or those of one canvas where that has more. `interrupt` stops
-    /// everything, inside a pass too.
+    /// An empty one. Passes have at most `most_rows` rows, or those of one canvas where that has more. `interrupt` ends
+    /// all answers, inside a pass too; one alone ends with [`stop`](Self::stop), between two steps.
     pub fn new(most_rows: usize, interrupt: Option<Arc<AtomicBool>>) -> Batch {
         Batch { jobs: Vec::new(), joined: 0, most_rows, interrupt }
     }
@@ -59,23 +63,27 @@ impl Batch {
         self.jobs.is_empty()
     }
 
-    /// Adds an answer; what its session holds of the prompt is used.
+    /// Adds an answer; what its session holds of the prompt is used. [`Request::interrupt`] is the batch's.
     ///
     /// # Errors
     /// What is wrong with the request, and memory that is not there; with the session.
+    #[allow(clippy::result_large_err, reason = "the session goes back to where it came from")]
     pub fn join(
         &mut self,
         model: &mut Model,
-        mut session: Session,
+        session: Session,
         request: Request,
         draws: Philox,
     ) -> Result<JobId, (Session, Error)> {
-        match Run::new(model, &mut session, request, draws) {
+        let request = Request { interrupt: self.interrupt.clone(), ..request };
+        let promised = self.jobs.iter().map(|job| job.run.will_take(model, &job.session));
+        let promised = promised.fold(0, u64::saturating_add);
+        match Run::new(model, &session, request, promised) {
             Err(e) => Err((session, e)),
             Ok(run) => {
                 let id = JobId(self.joined);
                 self.joined += 1;
-                self.jobs.push(Job { id, session, run, failed: None });
+                self.jobs.push(Job { id, session, run, draws, failed: None });
                 Ok(id)
             }
         }
@@ -90,6 +98,9 @@ impl Batch {
 
     /// Each answer does one pass over a part of its prompt, or takes part in a canvas pass. Returns those that are done.
     pub fn round(&mut self, model: &mut Model, on_event: &mut OnJobEvent<'_>) -> Vec<Finished> {
+        if self.interrupt.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+            self.jobs.iter_mut().for_each(|job| job.failed = Some(Error::Interrupted));
+        }
         let mut ready: Vec<usize> = Vec::new();
         for (i, job) in self.jobs.iter_mut().enumerate() {
             if job.advance(model, on_event) {
@@ -135,14 +146,19 @@ impl Batch {
         model.arch.set_prompt_window(self.jobs[group[0]].run.request().profile.window);
         let passes: Vec<(&Session, CanvasPass<'_>)> =
             group.iter().map(|&i| (&self.jobs[i].session, self.jobs[i].run.pass())).collect();
-        let mut sink = Flag(self.interrupt.clone());
-        let Ok(results) = canvas_passes(model, &passes, &mut sink) else { return false };
+        // All of them watch the same flag.
+        let request = Arc::clone(self.jobs[group[0]].run.request());
+        let mut sink = request.logits_sink(false);
+        let results = match canvas_passes(model, &passes, &mut sink) {
+            Ok(results) => results,
+            Err(Error::Interrupted) => {
+                group.iter().for_each(|&i| self.jobs[i].failed = Some(Error::Interrupted));
+                return true;
+            }
+            Err(_) => return false,
+        };
         for (&i, result) in group.iter().zip(results) {
-            let Job { id, session, run, failed } = &mut self.jobs[i];
-            let request = Arc::clone(run.request());
-            let mut sink = request.logits_sink(false);
-            let done = run.step(model, session, result, &mut sink, &mut |event| on_event(*id, event));
-            *failed = failed.take().or(done.err());
+            self.jobs[i].step(model, result, &mut sink, on_event);
         }
         true
     }
@@ -162,12 +178,12 @@ impl Job {
 
     /// Goes on to its next canvas pass, or does a pass over a part of its prompt. Whether a canvas pass is next.
     fn advance(&mut self, model: &mut Model, on_event: &mut OnJobEvent<'_>) -> bool {
-        let Job { id, session, run, failed } = self;
+        let Job { id, session, run, draws, failed } = self;
         let request = Arc::clone(run.request());
         let mut sink = request.logits_sink(request.full_logits);
         while failed.is_none() {
             let before = session.tokens().len();
-            match run.advance(model, session, &mut sink, &mut |event| on_event(*id, event)) {
+            match run.advance(model, session, draws, &mut sink, &mut |event| on_event(*id, event)) {
                 Ok(Next::Canvas) => return true,
                 Ok(Next::Done) => return false,
                 Ok(Next::Again) if session.tokens().len() > before => return false,
@@ -180,28 +196,31 @@ impl Job {
 
     /// A step in a pass of its own.
     fn alone(&mut self, model: &mut Model, on_event: &mut OnJobEvent<'_>) {
-        let Job { id, session, run, failed } = self;
-        let request = Arc::clone(run.request());
+        let request = Arc::clone(self.run.request());
         model.arch.set_prompt_window(request.profile.window);
         let mut sink = request.logits_sink(request.full_logits);
-        let done = canvas_pass(model, session, run.pass(), &mut sink).and_then(|result| {
-            run.step(model, session, result, &mut sink, &mut |event| on_event(*id, event))
-        });
+        match canvas_pass(model, &self.session, self.run.pass(), &mut sink) {
+            Ok(result) => self.step(model, result, &mut sink, on_event),
+            Err(e) => self.failed = Some(e),
+        }
+    }
+
+    /// Takes the result of its pass.
+    fn step(
+        &mut self,
+        model: &mut Model,
+        result: CanvasResult,
+        sink: &mut LogitsSink<'_>,
+        on_event: &mut OnJobEvent<'_>,
+    ) {
+        let Job { id, session, run, draws, failed } = self;
+        let done = run.step(model, session, draws, result, sink, &mut |event| on_event(*id, event));
         *failed = failed.take().or(done.err());
     }
 
     fn finish(self, model: &mut Model) -> Finished {
-        let Job { id, session, run, failed } = self;
+        let Job { id, session, run, failed, .. } = self;
         let result = run.finish(model, &session, failed.map_or(Ok(()), Err));
         Finished { id, session, result }
-    }
-}
-
-/// Stops a pass.
-struct Flag(Option<Arc<AtomicBool>>);
-
-impl TapSink for Flag {
-    fn interrupt(&self) -> Option<Arc<AtomicBool>> {
-        self.0.clone()
     }
 }

@@ -29,32 +29,6 @@ pub trait Draws {
     }
 }
 
-impl<D: Draws + ?Sized> Draws for &D {
-    fn initial(&self, canvas: usize, len: usize) -> Vec<u32> {
-        (**self).initial(canvas, len)
-    }
-
-    fn uniform(&self, canvas: usize, step: usize, len: usize) -> Vec<f64> {
-        (**self).uniform(canvas, step, len)
-    }
-
-    fn renoise(&self, canvas: usize, step: usize, len: usize) -> Vec<u32> {
-        (**self).renoise(canvas, step, len)
-    }
-
-    fn choice(&self, canvas: usize, step: usize, len: usize) -> Vec<f64> {
-        (**self).choice(canvas, step, len)
-    }
-
-    fn recorded(&self) -> bool {
-        (**self).recorded()
-    }
-
-    fn sampled(&self, canvas: usize, step: usize) -> Option<Vec<u32>> {
-        (**self).sampled(canvas, step)
-    }
-}
-
 /// What a canvas of `len` positions begins with.
 pub fn first_canvas(noise: Noise, draws: &dyn Draws, canvas: usize, len: usize) -> Vec<u32> {
     match noise {

@@ -230,7 +230,7 @@ pub struct Digests {
     /// For the last step of each canvas, per row the f32 bits of maximum, log-sum-exp and entropy and the
     /// u32 argmax.
     pub logits: String,
-    /// Of the raw f32 logits of the last step of each canvas, row-major, open positions only, as in [`StepEvent::logits`]; where
+    /// Of the raw f32 logits of the last step of each canvas, row-major, of the positions in [`StepEvent::logits`]; where
     /// [`Request::full_logits`] asks for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full: Option<String>,
@@ -310,15 +310,15 @@ pub fn generate(
     draws: &dyn Draws,
     on_event: &mut dyn FnMut(&Event<'_>) -> ControlFlow<()>,
 ) -> Result<Generation, Error> {
-    let mut run = Run::new(model, session, request.clone(), draws)?;
+    let mut run = Run::new(model, session, request.clone(), 0)?;
     let mut sink = request.logits_sink(request.full_logits);
     let mut go = || -> Result<(), Error> {
         loop {
-            match run.advance(model, session, &mut sink, on_event)? {
+            match run.advance(model, session, draws, &mut sink, on_event)? {
                 Next::Again => {}
                 Next::Canvas => {
                     let result = canvas_pass(model, session, run.pass(), &mut sink)?;
-                    run.step(model, session, result, &mut sink, on_event)?;
+                    run.step(model, session, draws, result, &mut sink, on_event)?;
                 }
                 Next::Done => return Ok(()),
             }

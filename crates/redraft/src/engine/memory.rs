@@ -68,7 +68,7 @@ impl MemoryEstimate {
         Ok(MemoryEstimate { kv_bytes: kv_bytes as u64, buffer_bytes: buffer_bytes as u64 })
     }
 
-    fn total(&self) -> u64 {
+    pub(super) fn total(&self) -> u64 {
         self.kv_bytes.saturating_add(self.buffer_bytes)
     }
 }
@@ -102,14 +102,15 @@ fn kv_bytes(model: &Model, kv_type: KvType, tokens: usize, cache: BlockCache) ->
     shape.kv.widths.iter().enumerate().map(of).fold(0, usize::saturating_add)
 }
 
-/// Refuses a request that needs more memory than there is.
+/// Refuses a request that needs more memory than there is beside what is `promised` to others. Returns what it needs; nothing
+/// where that is small.
 pub(super) fn check(
     model: &mut Model,
     session: &Session,
     request: &Request,
     penalties: &Penalties,
-    answer: usize,
-) -> Result<(), Error> {
+    (answer, promised): (usize, u64),
+) -> Result<MemoryEstimate, Error> {
     let tokens = request.prompt.len().saturating_add(answer);
     let kv = kv_bytes(model, model.kv_type(), tokens, request.cache) as u64;
     // Models of masks make the logits of a canvas: of a whole answer where prompt and answer are read in one pass.
@@ -123,7 +124,7 @@ pub(super) fn check(
     let rows = model.shape().canvases(request.prompt.len(), answer).largest();
     let tables = request.constraint.as_ref().map_or(0, |c| c.table_bytes(rows)) as u64;
     if kv.max(logits).max(tables) < SMALL_BYTES && model.weights_bytes() < SMALL_BYTES {
-        return Ok(());
+        return Ok(MemoryEstimate { kv_bytes: 0, buffer_bytes: 0 });
     }
     let ask = (request.sampler.create)(&request.params, request.profile).ask(0);
     // What holds an answer to a language looks at all logits.
@@ -132,7 +133,9 @@ pub(super) fn check(
     let mut need = MemoryEstimate::with(model, prompt_len, answer, (ask, request.cache), penalties, full)?;
     need.buffer_bytes = need.buffer_bytes.saturating_add(tables);
     let held = model.backend.seq_bytes(session.seq())? as u64;
-    check_against(model, need, held, (tokens, request.cache), available_memory())
+    let available = available_memory().map(|bytes| bytes.saturating_sub(promised));
+    check_against(model, need, held, (tokens, request.cache), available)?;
+    Ok(need)
 }
 
 fn check_against(

@@ -8,7 +8,7 @@ use redraft_compute::op::STATS;
 use redraft_compute::{Observer, TapData, TapKey, Val, WeightId, WeightTable};
 
 use super::TapSink;
-use crate::convert::ImportanceCollector;
+use crate::importance::ImportanceCollector;
 
 /// What a pass with sampling computed, per position of the canvas. Where a position was not to be predicted, argmax and
 /// sample are what stands there and the numbers are 0.

@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 use sha2::{Digest as _, Sha256};
 
 use super::constrained::{Constrained, Positions};
+use super::denoise::{Asked, Canvas, fixed_id, free_from};
 use super::generate::LogitsSink;
 use super::pass::{CanvasPass, Previous, Sampling};
-use super::session::prompt_chunk;
 use super::{
-    BlockCache, BlockStep, CanvasReport, CanvasResult, Digests, Draws, Event, Finish, Generation, Penalties,
-    Request, Session, Slot, StepEvent, Timings, Window, check, first_canvas, memory,
+    BlockCache, BlockStep, CanvasReport, CanvasResult, Digests, Draws, Event, Finish, Generation,
+    MemoryEstimate, Penalties, Request, Session, Slot, StepEvent, Timings, Window, check, first_canvas,
+    memory,
 };
 use crate::arch::{Noise, Reading};
 use crate::model::hex;
@@ -35,11 +36,12 @@ pub(super) enum Next {
 type OnEvent<'a> = dyn FnMut(&Event<'_>) -> ControlFlow<()> + 'a;
 
 /// An answer in the making. The session that it was made for and the model go along with each call.
-pub(super) struct Run<D> {
+pub(super) struct Run {
     request: Arc<Request>,
-    draws: D,
     start: Instant,
     stage: Stage,
+    /// Memory that it takes; zero where that is not worth asking about.
+    need: MemoryEstimate,
     penalties: Penalties,
     constrained: Option<Constrained>,
     sampler: Box<dyn Sampler>,
@@ -67,6 +69,10 @@ pub(super) struct Run<D> {
     timings: Timings,
 }
 
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one for each answer, and most of its time it is the large one"
+)]
 enum Stage {
     Start,
     Prompt,
@@ -76,71 +82,17 @@ enum Stage {
     Done,
 }
 
-/// A canvas being denoised.
-struct Canvas {
-    slots: Vec<Slot>,
-    /// Positions that are given.
-    fixed: Vec<bool>,
-    /// The number of its draws.
-    drawn: usize,
-    /// Tokens before it.
-    n_prefix: usize,
-    /// Its first token came with the pass before it.
-    predicted_first: bool,
-    ids: Vec<u32>,
-    /// Of random tokens those that the step before accepted.
-    accepted: Vec<bool>,
-    step: usize,
-    /// The block whose surroundings are in the cache.
-    block: Option<Range<usize>>,
-    accepted_per_step: Vec<usize>,
-    first_draft: Duration,
-    /// What the next step is; none where nothing is open.
-    asked: Option<Asked>,
-}
-
-/// What a step asks of the model.
-struct Asked {
-    ask: Ask,
-    uniform: Vec<f64>,
-    open: Vec<bool>,
-    predicted: Vec<bool>,
-    decided: Vec<bool>,
-    block: Option<BlockStep>,
-    previous: Previous<'static>,
-}
-
-impl Canvas {
-    fn any_fixed(&self) -> bool {
-        self.fixed.contains(&true)
-    }
-
-    fn open(&self, noise: Noise, ids: &[u32]) -> Vec<bool> {
-        ids.iter().zip(&self.fixed).map(|(&id, &fixed)| !fixed && noise.is_open(id)).collect()
-    }
-
-    /// Whether nothing that follows can change the answer: it has an end, everything before that is decided, and what is
-    /// decided stays.
-    fn ended(&self, noise: Noise, ids: &[u32], end_ids: &[u32]) -> bool {
-        let Noise::Mask(_) = noise else { return false };
-        let free = free_from(&self.slots);
-        let open = |i: usize| self.slots[i].is_open() && noise.is_open(ids[i]);
-        let ends = |i: usize| i >= free && end_ids.contains(&ids[i]);
-        (0..ids.len()).find(|&i| open(i) || ends(i)).is_some_and(|i| !open(i))
-    }
-}
-
-impl<D: Draws> Run<D> {
-    /// Begins an answer.
+impl Run {
+    /// Begins an answer. `promised`: bytes that others will take of the memory that is free now.
     ///
     /// # Errors
     /// [`Error::ContextOverflow`], [`Error::Memory`], and what else is wrong with the request.
     pub(super) fn new(
         model: &mut Model,
-        session: &mut Session,
+        session: &Session,
         request: Request,
-        draws: D,
-    ) -> Result<Run<D>, Error> {
+        promised: u64,
+    ) -> Result<Run, Error> {
         let start = Instant::now();
         model.sampler()?;
         let given = &request.given;
@@ -152,7 +104,7 @@ impl<D: Draws> Run<D> {
         check::request(model, &request, answer)?;
         let constrained = Constrained::of(model, &request)?;
         let penalties = Penalties::of(model, &request)?;
-        memory::check(model, session, &request, &penalties, answer)?;
+        let need = memory::check(model, session, &request, &penalties, (answer, promised))?;
         let shape = model.shape();
         let windows = given.windows(shape, request.prompt.len(), request.max_tokens);
         if let Some(last) = windows.last() {
@@ -162,8 +114,8 @@ impl<D: Draws> Run<D> {
         let cached = shape.cached(request.prompt.len());
         let mut run = Run {
             start,
-            draws,
             stage: Stage::Start,
+            need,
             penalties,
             constrained,
             sampler: (request.sampler.create)(&request.params, request.profile),
@@ -202,6 +154,12 @@ impl<D: Draws> Run<D> {
         !self.request.full_logits && self.request.cache == BlockCache::None
     }
 
+    /// Bytes that it will take beside those that its session holds.
+    pub(super) fn will_take(&self, model: &Model, session: &Session) -> u64 {
+        let held = model.backend.seq_bytes(session.seq()).unwrap_or(0);
+        self.need.total().saturating_sub(held as u64)
+    }
+
     /// Whether it has ended.
     pub(super) fn is_done(&self) -> bool {
         matches!(self.stage, Stage::Done)
@@ -234,6 +192,7 @@ impl<D: Draws> Run<D> {
         &mut self,
         model: &mut Model,
         session: &mut Session,
+        draws: &dyn Draws,
         sink: &mut LogitsSink<'_>,
         on_event: &mut OnEvent<'_>,
     ) -> Result<Next, Error> {
@@ -248,10 +207,7 @@ impl<D: Draws> Run<D> {
                 Ok(Next::Again)
             }
             Stage::Prompt => {
-                let done = session.tokens().len();
-                if done < total {
-                    let chunk = done..total.min(done + prompt_chunk(model.shape()));
-                    session.extend(model, &self.request.prompt[chunk], sink)?;
+                if session.extend_to(model, &self.request.prompt[..total], sink)? {
                     send(on_event, &Event::Prompt { done: session.tokens().len(), total })?;
                     return Ok(Next::Again);
                 }
@@ -268,7 +224,7 @@ impl<D: Draws> Run<D> {
                     session.set_penalties(&self.penalties_before(model));
                     let lead = std::mem::take(&mut self.lead);
                     self.lead = session.extend_by(model, lead, sink)?;
-                    self.stage = Stage::Canvas(self.canvas(model, session, window));
+                    self.stage = Stage::Canvas(self.canvas(model, session, draws, window));
                     Ok(Next::Again)
                 }
                 _ => {
@@ -291,15 +247,15 @@ impl<D: Draws> Run<D> {
     }
 
     /// Begins a canvas.
-    fn canvas(&mut self, model: &Model, session: &Session, window: Window) -> Canvas {
+    fn canvas(&mut self, model: &Model, session: &Session, draws: &dyn Draws, window: Window) -> Canvas {
         let number = self.canvases.len();
         let slots: Vec<Slot> = (window.start..window.start + window.len).map(|at| self.slot(at)).collect();
         let len = slots.len();
-        let drawn = match self.draws.recorded() {
+        let drawn = match draws.recorded() {
             true => number,
             false => self.request.profile.draws_of(number),
         };
-        let mut ids = first_canvas(self.noise, &self.draws, drawn, len);
+        let mut ids = first_canvas(self.noise, draws, drawn, len);
         // The first token of a block that comes with the pass before it, which alone can predict it.
         let first = slots.first().is_some_and(|s| s.is_open());
         let next = session.next().filter(|_| self.lead.is_empty() && first);
@@ -328,13 +284,13 @@ impl<D: Draws> Run<D> {
             // Positions of the canvas's block before it.
             let before = if model.shape().reading == Reading::Blocks { self.lead.len() } else { 0 };
             self.sampler.begin(&undecided, before);
-            self.ask(&mut canvas);
+            self.ask(&mut canvas, draws);
         }
         canvas
     }
 
     /// Prepares the next step of a canvas.
-    fn ask(&self, canvas: &mut Canvas) {
+    fn ask(&self, canvas: &mut Canvas, draws: &dyn Draws) {
         let (step, len) = (canvas.step, canvas.ids.len());
         let ask = self.sampler.ask(step);
         let ask = Ask { logits: ask.logits || self.constrained.is_some(), ..ask };
@@ -359,7 +315,7 @@ impl<D: Draws> Run<D> {
             1.. if self.feedback => Previous::Kept { temperature: self.sampler.ask(step - 1).temperature },
             _ => Previous::None,
         };
-        let uniform = self.draws.uniform(canvas.drawn, step, len);
+        let uniform = draws.uniform(canvas.drawn, step, len);
         canvas.block = block;
         canvas.asked = Some(Asked { ask, uniform, open, predicted, decided, block: block_step, previous });
     }
@@ -391,13 +347,14 @@ impl<D: Draws> Run<D> {
     pub(super) fn step(
         &mut self,
         model: &mut Model,
-        session: &mut Session,
+        session: &Session,
+        draws: &dyn Draws,
         mut result: CanvasResult,
         sink: &mut LogitsSink<'_>,
         on_event: &mut OnEvent<'_>,
     ) -> Result<(), Error> {
         let stage = std::mem::replace(&mut self.stage, Stage::Between);
-        let Stage::Canvas(mut canvas @ Canvas { asked: Some(_), .. }) = stage else {
+        let Stage::Canvas(mut canvas) = stage else {
             self.stage = stage;
             return Ok(());
         };
@@ -408,7 +365,7 @@ impl<D: Draws> Run<D> {
         if canvas.any_fixed() && self.feedback {
             sink.keep_open(&predicted);
         }
-        if let Some(sampled) = self.draws.sampled(drawn, step) {
+        if let Some(sampled) = draws.sampled(drawn, step) {
             result.sample = sampled;
         }
         if let Some(c) = &self.constrained {
@@ -417,8 +374,8 @@ impl<D: Draws> Run<D> {
         }
         // Canvases of masks are never re-noised, and positions of other canvases are not chosen at random.
         let (renoise, choice) = match noise {
-            Noise::Uniform => (self.draws.renoise(drawn, step, len), Vec::new()),
-            Noise::Mask(_) => (Vec::new(), self.draws.choice(drawn, step, len)),
+            Noise::Uniform => (draws.renoise(drawn, step, len), Vec::new()),
+            Noise::Mask(_) => (Vec::new(), draws.choice(drawn, step, len)),
         };
         let mut decision = self.sampler.step(StepView {
             step,
@@ -458,7 +415,12 @@ impl<D: Draws> Run<D> {
         if decision.stop.is_none() && settled {
             decision.stop = Some(Stop::Converged);
         }
-        if let (Some(c), true, Some(_), false) = (&self.constrained, masked, decision.stop, full || ended) {
+        if let Some(c) = &self.constrained
+            && masked
+            && decision.stop.is_some()
+            && !full
+            && !ended
+        {
             let positions = Positions { ids: &decision.canvas, open: &left, predicted: &predicted };
             decision.canvas = c.complete(number, &positions, &result.logits)?;
         }
@@ -487,7 +449,7 @@ impl<D: Draws> Run<D> {
         let Some(stop) = decision.stop else {
             (canvas.ids, canvas.accepted) = (decision.canvas, decision.accepted);
             canvas.step += 1;
-            self.ask(&mut canvas);
+            self.ask(&mut canvas, draws);
             self.stage = Stage::Canvas(canvas);
             return Ok(());
         };
@@ -615,18 +577,6 @@ impl<D: Draws> Run<D> {
 
 fn send(on_event: &mut OnEvent<'_>, event: &Event<'_>) -> Result<(), Error> {
     if on_event(event).is_break() { Err(Error::Interrupted) } else { Ok(()) }
-}
-
-fn fixed_id(slot: Slot) -> Option<u32> {
-    match slot {
-        Slot::Fixed(id) => Some(id),
-        _ => None,
-    }
-}
-
-/// Where in a canvas an answer can end: after everything that is given and every gap.
-fn free_from(slots: &[Slot]) -> usize {
-    slots.iter().rposition(|&s| s != Slot::Open).map_or(0, |at| at + 1)
 }
 
 struct Hashes {

@@ -88,16 +88,32 @@ impl Session {
         progress: &mut dyn FnMut(usize, usize) -> ControlFlow<()>,
     ) -> Result<usize, Error> {
         let shared = self.keep(model, prompt)?;
-        if progress(shared, prompt.len()).is_break() {
-            return Err(Error::Interrupted);
-        }
-        for chunk in prompt[shared..].chunks(prompt_chunk(model.shape())) {
-            self.extend(model, chunk, sink)?;
+        loop {
             if progress(self.tokens.len(), prompt.len()).is_break() {
                 return Err(Error::Interrupted);
             }
+            if !self.extend_to(model, prompt, sink)? {
+                return Ok(shared);
+            }
         }
-        Ok(shared)
+    }
+
+    /// One prompt pass over what follows in `prompt` after what is cached, as much as a pass holds. Whether there was anything.
+    ///
+    /// # Errors
+    /// Those of [`extend`](Self::extend).
+    pub(super) fn extend_to(
+        &mut self,
+        model: &mut Model,
+        prompt: &[u32],
+        sink: &mut dyn TapSink,
+    ) -> Result<bool, Error> {
+        let done = self.tokens.len();
+        let end = prompt.len().min(done + prompt_chunk(model.shape()));
+        if done < end {
+            self.extend(model, &prompt[done..end], sink)?;
+        }
+        Ok(done < end)
     }
 
     /// Keeps of the cache what it shares with `prompt` from the start: nothing where sliding layers have lost what the rest of

@@ -20,6 +20,7 @@ mod topk_margin;
 use std::collections::BTreeMap;
 
 use redraft_gguf::Metadata;
+use serde_json::{Map, Value};
 
 pub(crate) use self::edit::{SPEC as EDIT, names_commands};
 pub(crate) use self::entropy::SPEC as ENTROPY;
@@ -108,10 +109,20 @@ impl Params {
         self.get(name) as usize
     }
 
+    /// As JSON, in alphabetical order.
+    pub fn to_json(&self) -> Map<String, Value> {
+        self.iter().map(|(name, x)| (name.to_string(), json_number(x))).collect()
+    }
+
     /// Name and value in alphabetical order.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
         self.0.iter().map(|(k, v)| (*k, *v))
     }
+}
+
+/// A number as JSON, integers without a point.
+pub fn json_number(x: f64) -> Value {
+    if x.fract() == 0.0 && x.abs() < 9e15 { Value::from(x as i64) } else { Value::from(x) }
 }
 
 /// What a step computed, one entry per position of the canvas.

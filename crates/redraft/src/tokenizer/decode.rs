@@ -126,6 +126,11 @@ impl Tokenizer {
         StreamDecoder { tokenizer: self.clone(), show_special, strip_space, pending: Vec::new() }
     }
 
+    /// The same for text that goes on with another: a space at the start stays.
+    pub fn stream_decoder_inside(&self, show_special: bool) -> StreamDecoder {
+        StreamDecoder { strip_space: false, ..self.stream_decoder(show_special) }
+    }
+
     /// Appends the bytes of one token.
     fn push_token(&self, id: u32, show_special: bool, out: &mut Vec<u8>) {
         match self.piece(id) {

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 
 use super::{Bounds, Given, Limits, Preset, Tensor, TraceFile, split_layer};
+use crate::distribution::{divergence, largest};
 
 /// One compared tensor, or one row of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -50,30 +51,14 @@ impl Tokens {
     fn of(golden: &[f64], candidate: &[f64], vocab: usize) -> Tokens {
         let (mut sum, mut max, mut shared, mut all, mut rows) = (0.0, 0.0f64, 0usize, 0usize, 0usize);
         for (g, c) in golden.chunks(vocab).zip(candidate.chunks(vocab)) {
-            let (p, q) = (log_softmax(g), log_softmax(c));
-            let kl = p.iter().zip(&q).map(|(p, q)| p.exp() * (p - q)).sum::<f64>().max(0.0);
+            let kl = divergence(g, c);
             (sum, max) = (sum + kl, max.max(kl));
-            let (g, c) = (largest(g), largest(c));
+            let (g, c) = (largest(g, 5), largest(c, 5));
             shared += g.iter().filter(|id| c.contains(id)).count();
             (all, rows) = (all + g.len(), rows + 1);
         }
         Tokens { kl_mean: sum / rows as f64, kl_max: max, top5: shared as f64 / all as f64 }
     }
-}
-
-/// Logarithms of the probabilities.
-fn log_softmax(x: &[f64]) -> Vec<f64> {
-    let m = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let z = x.iter().map(|x| (x - m).exp()).sum::<f64>().ln();
-    x.iter().map(|x| x - m - z).collect()
-}
-
-/// The places of the five largest numbers, the first among equals.
-fn largest(x: &[f64]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..x.len()).collect();
-    order.sort_by(|&a, &b| x[b].total_cmp(&x[a]));
-    order.truncate(5);
-    order
 }
 
 /// A comparison, rows in execution order.
@@ -160,8 +145,8 @@ pub(crate) fn place(name: &str) -> (usize, i64, usize, &str) {
     }
 }
 
-/// Compares every tensor of `golden` that `candidate` has. A golden tensor `logits` is matched by a
-/// candidate's `logits` or `result_output`.
+/// Compares every tensor of `golden` that `candidate` has, by names: those of other programs become ours where
+/// [`TraceFile::open_any`] reads their files.
 pub fn compare(golden: &TraceFile, candidate: &TraceFile, limits: &Limits) -> Report {
     let judge = Judge { preset: limits.preset };
     let (mut rows, mut missing) = (Vec::new(), Vec::new());
@@ -169,12 +154,9 @@ pub fn compare(golden: &TraceFile, candidate: &TraceFile, limits: &Limits) -> Re
         match pair {
             None if is_input(name) || OTHER_PRECISIONS.contains(&name) => {}
             None => missing.push(name.to_string()),
-            Some(Pair { golden: g, candidate: c, .. }) if g.data.len() != c.data.len() => {
-                let note = Some(format!("shape {:?}, golden {:?}", c.shape, g.shape));
-                rows.push(Row { note, ..Row::unjudged(name) });
-            }
-            Some(Pair { golden: g, candidate: c, whole }) => {
-                let kind = Kind::of(name, &g, whole);
+            Some(Err(note)) => rows.push(Row { note: Some(note), ..Row::unjudged(name) }),
+            Some(Ok(Pair { golden: g, candidate: c, shape, whole })) => {
+                let kind = Kind::of(name, &g, shape, whole);
                 let mut row = judge.row(name, &g.data.to_f64(), &c.data.to_f64(), kind, bounds);
                 if !whole {
                     // Decimals have no last place of f32.
@@ -199,51 +181,83 @@ pub fn compare_rows(golden: &TraceFile, candidate: &TraceFile, limits: &Limits) 
     let mut rows = Vec::new();
     for (name, bounds, pair) in in_order(golden, candidate, limits) {
         // Of what is printed rows are not whole.
-        let both = pair.filter(|p| p.whole && p.golden.data.len() == p.candidate.data.len());
-        let Some(Pair { golden: g, candidate: c, .. }) = both.filter(|p| !p.golden.data.is_empty()) else {
+        let Some(Ok(Pair { golden: g, candidate: c, shape, whole: true })) = pair else { continue };
+        if g.data.is_empty() {
             continue;
-        };
-        let (a, b, kind) = (g.data.to_f64(), c.data.to_f64(), Kind::of(name, &g, true));
-        let len = kind.row_len(&g.shape, a.len());
+        }
+        let (a, b, kind) = (g.data.to_f64(), c.data.to_f64(), Kind::of(name, &g, shape, true));
+        let len = kind.row_len(shape, a.len());
         let each = a.chunks(len).zip(b.chunks(len)).enumerate();
         rows.extend(each.map(|(i, (a, b))| Row { row: Some(i), ..judge.row(name, a, b, kind, bounds) }));
     }
     rows
 }
 
-/// A tensor of the golden and the candidate's; of one that one of the two prints the same elements of both.
+/// A tensor of the golden and the candidate's, of as many elements; of one that is printed those that are.
 struct Pair<'a> {
     golden: Cow<'a, Tensor>,
     candidate: Cow<'a, Tensor>,
+    /// The golden's, or the candidate's where the golden is a run of numbers without one; empty where both are.
+    shape: &'a [usize],
     /// None of the two is printed.
     whole: bool,
 }
 
-/// The golden's tensors in execution order: name, limits, and the pair where the candidate has it.
+impl<'a> Pair<'a> {
+    /// # Errors
+    /// In words: two tensors whose elements do not belong together.
+    fn of(
+        (g, of_g): (&'a Tensor, Option<&'a Given>),
+        (c, of_c): (&'a Tensor, Option<&'a Given>),
+    ) -> Result<Pair<'a>, String> {
+        let borrowed = |g, c| Some((Cow::Borrowed(g), Cow::Borrowed(c)));
+        let elements = match (of_g, of_c) {
+            (Some(Given::Printed(p)), Some(Given::Printed(q))) => {
+                if p.shape == q.shape && p.shown != q.shown {
+                    return Err(format!(
+                        "of shape {:?} other elements are printed than of the golden",
+                        q.shape
+                    ));
+                }
+                borrowed(g, c).filter(|_| p.shape == q.shape)
+            }
+            (Some(Given::Printed(p)), _) => p.pick(c).map(|c| (Cow::Borrowed(g), Cow::Owned(c))),
+            (_, Some(Given::Printed(p))) => p.pick(g).map(|g| (Cow::Owned(g), Cow::Borrowed(c))),
+            _ => borrowed(g, c),
+        };
+        let Some((golden, candidate)) = elements.filter(|(g, c)| g.data.len() == c.data.len()) else {
+            return Err(format!("shape {:?}, golden {:?}", shape_of(c, of_c), shape_of(g, of_g)));
+        };
+        let shape = match (of_g, of_c) {
+            (Some(Given::Flat), Some(Given::Flat)) => &[],
+            (Some(Given::Flat), _) => shape_of(c, of_c),
+            _ => shape_of(g, of_g),
+        };
+        let whole = ![of_g, of_c].iter().any(|given| matches!(given, Some(Given::Printed(_))));
+        Ok(Pair { golden, candidate, shape, whole })
+    }
+}
+
+/// The shape of a tensor, of one that is printed that of the whole.
+fn shape_of<'a>(t: &'a Tensor, given: Option<&'a Given>) -> &'a [usize] {
+    match given {
+        Some(Given::Printed(p)) => &p.shape,
+        _ => &t.shape,
+    }
+}
+
+/// The golden's tensors in execution order: name, limits, and the pair where the candidate has it, or why it is none.
 fn in_order<'a>(
     golden: &'a TraceFile,
     candidate: &'a TraceFile,
     limits: &Limits,
-) -> impl Iterator<Item = (&'a str, Bounds, Option<Pair<'a>>)> {
+) -> impl Iterator<Item = (&'a str, Bounds, Option<Result<Pair<'a>, String>>)> {
     let mut names: Vec<&String> = golden.tensors.keys().collect();
     names.sort_by_key(|n| place(n));
     let trajectory = golden.tensors.contains_key("step_left");
     names.into_iter().map(move |name| {
-        let alias = (name == "logits").then(|| candidate.tensors.get("result_output")).flatten();
-        let pair = candidate.tensors.get(name).or(alias).map(|c| {
-            let printed = |file: &'a TraceFile| match file.given.get(name) {
-                Some(Given::Printed(p)) => Some(p),
-                _ => None,
-            };
-            let (mut g, mut c) = (Cow::Borrowed(&golden.tensors[name]), Cow::Borrowed(c));
-            let (of_g, of_c) = (printed(golden), printed(candidate));
-            match (of_g, of_c) {
-                (Some(p), None) => c = p.pick(&c).map_or(c, Cow::Owned),
-                (None, Some(p)) => g = p.pick(&g).map_or(g, Cow::Owned),
-                _ => {}
-            }
-            Pair { golden: g, candidate: c, whole: of_g.is_none() && of_c.is_none() }
-        });
+        let of = |file: &'a TraceFile| Some((file.tensors.get(name)?, file.given.get(name)));
+        let pair = of(golden).zip(of(candidate)).map(|(g, c)| Pair::of(g, c));
         (name.as_str(), limits.of(name, trajectory), pair)
     })
 }
@@ -259,11 +273,11 @@ enum Kind {
 }
 
 impl Kind {
-    /// Of logits that are printed not all tokens are there.
-    fn of(name: &str, golden: &Tensor, whole: bool) -> Kind {
+    /// By the shape of the pair. Of logits that are printed not all tokens are there.
+    fn of(name: &str, golden: &Tensor, shape: &[usize], whole: bool) -> Kind {
         let (_, bare, layer) = split_layer(name);
         let logits = layer.is_none() && ["logits", "result_output", "raw_logits"].contains(&bare);
-        match golden.shape.last() {
+        match shape.last() {
             _ if golden.data.is_int() => Kind::Integers,
             Some(&v) if logits && whole && v > 0 => Kind::Logits(v),
             _ => Kind::Numbers,
@@ -377,7 +391,7 @@ fn ulps(a: f32, b: f32) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Elements;
+    use super::super::{Elements, Printed};
     use super::*;
 
     fn file(tensors: &[(&str, Vec<usize>, Elements)]) -> TraceFile {
@@ -492,6 +506,66 @@ mod tests {
         assert!((kl - 2.0 * (e * e - 1.0) / (e * e + e + 1.0)).abs() < 1e-12, "{kl}");
     }
 
+    /// Two rows of three tokens, of which the second one's largest differs.
+    #[test]
+    fn numbers_without_a_shape_take_the_shape_of_the_other_side() {
+        let x = |last: f32| Elements::F32(vec![1.0, 2.0, 3.0, 3.0, 2.0, last]);
+        let shaped = |last| file(&[("logits", vec![2, 3], x(last)), ("l_out-0", vec![1, 3, 2], x(last))]);
+        let flat = |last| {
+            let mut f = file(&[("logits", vec![6], x(last)), ("l_out-0", vec![6], x(last))]);
+            f.given.extend(["logits", "l_out-0"].map(|n| (n.to_string(), Given::Flat)));
+            f
+        };
+        let limits = Preset::Quant.into();
+        let found = |golden: &TraceFile, candidate: &TraceFile| {
+            let tensor = compare(golden, candidate, &limits).rows.pop().unwrap();
+            let rows = compare_rows(golden, candidate, &limits);
+            let n = |name: &str| rows.iter().filter(|r| r.name == name).count();
+            (tensor.argmax, tensor.tokens.is_some(), n("l_out-0"), n("logits"))
+        };
+        let same_of_two = (Some((1, 2)), true, 3, 2);
+        assert_eq!(found(&shaped(1.0), &flat(4.0)), same_of_two);
+        assert_eq!(found(&flat(1.0), &shaped(4.0)), same_of_two);
+        // Nobody says how many tokens there are.
+        assert_eq!(found(&flat(1.0), &flat(4.0)), (None, false, 1, 1));
+    }
+
+    #[test]
+    fn printed_elements_of_other_places_are_not_compared() {
+        let printed = |shape: &[usize], shown: &[&[usize]]| {
+            let p = Printed {
+                shape: shape.to_vec(),
+                shown: shown.iter().map(|s| s.to_vec()).collect(),
+                half_unit: 5e-5,
+                sum: None,
+            };
+            let n = shown.iter().map(|s| s.len()).product();
+            let mut f = file(&[("l_out-0", vec![n], Elements::F64(vec![1.0; n]))]);
+            f.given.insert("l_out-0".into(), Given::Printed(p));
+            f
+        };
+        let whole = |shape: &[usize], n| file(&[("l_out-0", shape.to_vec(), Elements::F32(vec![1.0; n]))]);
+        let judged = |golden: &TraceFile, candidate: &TraceFile| {
+            let report = compare(golden, candidate, &Preset::Half.into());
+            (report.ok, report.rows[0].note.clone().unwrap())
+        };
+        let golden = printed(&[4, 6], &[&[0, 3], &[0, 5]]);
+        let note = |ok, text: &str| (ok, text.to_string());
+        let compared = note(true, "of the elements that are printed");
+        assert_eq!(judged(&golden, &golden), compared);
+        assert_eq!(judged(&golden, &whole(&[4, 6], 24)), compared);
+        assert_eq!(judged(&whole(&[4, 6], 24), &golden), compared);
+        // As many elements that are printed, or in the whole tensor as are printed.
+        let other = printed(&[6, 4], &[&[0, 5], &[0, 3]]);
+        assert_eq!(judged(&golden, &other), note(false, "shape [6, 4], golden [4, 6]"));
+        let more = printed(&[4, 6], &[&[0, 3], &[0, 4]]);
+        let said = "of shape [4, 6] other elements are printed than of the golden";
+        assert_eq!(judged(&golden, &more), note(false, said));
+        assert_eq!(judged(&golden, &whole(&[2, 2], 4)), note(false, "shape [2, 2], golden [4, 6]"));
+        assert_eq!(judged(&whole(&[2, 2], 4), &golden), note(false, "shape [4, 6], golden [2, 2]"));
+        assert!(compare_rows(&golden, &golden, &Preset::Half.into()).is_empty());
+    }
+
     #[test]
     fn integers_argmax_nan_and_missing_tensors_fail() {
         let golden = file(&[
@@ -512,7 +586,10 @@ mod tests {
         assert_eq!((by("logits").ok, by("logits").argmax), (false, Some((0, 1))));
         let nan = file(&[("logits", vec![1, 2], Elements::F32(vec![f32::NAN, 1.0]))]);
         assert!(!compare(&golden, &nan, &Preset::Quant.into()).ok);
-        let loose = Limits { one_minus_cos: 2.0, nmse: 1e9, all: false, ..Preset::Quant.into() };
+        let loose = Limits {
+            bounds: Bounds { one_minus_cos: 2.0, nmse: 1e9, max_abs: None },
+            ..Preset::Quant.into()
+        };
         assert!(!compare(&nan, &c, &loose).ok, "a golden with NaN judges nothing");
         let floats = file(&[("accepted", vec![2], Elements::F32(vec![1.0, 1.0]))]);
         assert_eq!(compare(&golden, &floats, &Preset::Half.into()).rows[0].different, Some((1, 2)));

@@ -22,15 +22,11 @@ pub enum Preset {
 pub struct Limits {
     /// Preset; only `F32` also asks for the same argmax in every row of the logits.
     pub preset: Preset,
-    /// 1 − cosine at most.
-    pub one_minus_cos: f64,
-    /// Sum of squared differences over the sum of squares of the golden, at most.
-    pub nmse: f64,
-    /// Largest difference, if it matters.
-    pub max_abs: Option<f64>,
+    /// Of all tensors.
+    pub bounds: Bounds,
     /// Golden results that the candidate lacks are failures.
     pub all: bool,
-    /// Limits of the tensors that a pattern [`fits`], instead of those above; where several fit the last counts.
+    /// Limits of the tensors that a pattern [`name_fits`], instead of those of all; where several fit the last counts.
     pub by_name: Vec<(String, OwnLimits)>,
 }
 
@@ -41,7 +37,7 @@ impl From<Preset> for Limits {
             Preset::Half => 1e-3,
             Preset::Quant => 3e-2,
         };
-        Limits { preset, one_minus_cos: x, nmse: x, max_abs: None, all: false, by_name: Vec::new() }
+        Limits { preset, bounds: Bounds::relative(x), all: false, by_name: Vec::new() }
     }
 }
 
@@ -49,23 +45,30 @@ impl From<Preset> for Limits {
 #[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OwnLimits {
-    /// As [`Limits::one_minus_cos`].
+    /// As [`Bounds::one_minus_cos`].
     pub one_minus_cos: Option<f64>,
-    /// As [`Limits::nmse`].
+    /// As [`Bounds::nmse`].
     pub nmse: Option<f64>,
-    /// As [`Limits::max_abs`].
+    /// As [`Bounds::max_abs`].
     pub max_abs: Option<f64>,
 }
 
-/// What holds for one tensor.
+/// What a tensor may differ by.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bounds {
     /// 1 − cosine at most.
     pub one_minus_cos: f64,
-    /// Normalised mean squared error at most.
+    /// Sum of squared differences over the sum of squares of the golden, at most.
     pub nmse: f64,
-    /// Largest difference.
+    /// Largest difference, if it matters.
     pub max_abs: Option<f64>,
+}
+
+impl Bounds {
+    /// The same for both relative errors, and any largest difference.
+    pub fn relative(x: f64) -> Bounds {
+        Bounds { one_minus_cos: x, nmse: x, max_abs: None }
+    }
 }
 
 /// Tensors of trajectories into which self-conditioning carries rounding from step to step.
@@ -76,13 +79,11 @@ impl Limits {
     pub fn of(&self, name: &str, trajectory: bool) -> Bounds {
         // 1e-6 where rounding is carried over steps: an honest f32 run stays below 3e-8.
         let carried = trajectory && self.preset == Preset::F32 && CARRIED.contains(&name);
-        let slack = if carried { 1e-6 / Limits::from(self.preset).nmse } else { 1.0 };
-        let mut bounds = Bounds {
-            one_minus_cos: self.one_minus_cos * slack,
-            nmse: self.nmse * slack,
-            max_abs: self.max_abs,
-        };
-        for (_, own) in self.by_name.iter().filter(|(pattern, _)| fits(pattern, name)) {
+        let slack = if carried { 1e-6 / Limits::from(self.preset).bounds.nmse } else { 1.0 };
+        let mut bounds = self.bounds;
+        bounds.one_minus_cos *= slack;
+        bounds.nmse *= slack;
+        for (_, own) in self.by_name.iter().filter(|(pattern, _)| name_fits(pattern, name)) {
             bounds.one_minus_cos = own.one_minus_cos.unwrap_or(bounds.one_minus_cos);
             bounds.nmse = own.nmse.unwrap_or(bounds.nmse);
             bounds.max_abs = own.max_abs.or(bounds.max_abs);
@@ -114,7 +115,7 @@ impl Limits {
 
 /// Whether the name of a tensor, its part after the pass (`dec/`), or that part without the layer (`-3`) fits a pattern, in
 /// which `*` stands for any run of characters.
-pub fn fits(pattern: &str, name: &str) -> bool {
+pub fn name_fits(pattern: &str, name: &str) -> bool {
     let base = name.rsplit('/').next().unwrap_or(name);
     let (_, bare, _) = split_layer(name);
     [name, base, bare].iter().any(|text| glob(pattern, text))
@@ -127,10 +128,10 @@ mod tests {
     #[test]
     fn patterns_fit_names_with_and_without_pass_and_layer() {
         for pattern in ["dec/l_out-3", "l_out-3", "l_out", "l_*", "*", "*out*", "dec/*"] {
-            assert!(fits(pattern, "dec/l_out-3"), "{pattern}");
+            assert!(name_fits(pattern, "dec/l_out-3"), "{pattern}");
         }
         for pattern in ["out", "enc/*", "l_out-*4", ""] {
-            assert!(!fits(pattern, "dec/l_out-3"), "{pattern}");
+            assert!(!name_fits(pattern, "dec/l_out-3"), "{pattern}");
         }
     }
 
@@ -140,7 +141,8 @@ mod tests {
             br#"{"*": {"nmse": 1e-4}, "l_out": {"one_minus_cos": 0.5, "max_abs": 2}, "l_out-1": {"nmse": 0}}"#,
         )
         .unwrap();
-        let limits = Limits { by_name, max_abs: Some(9.0), ..Preset::Half.into() };
+        let mut limits = Limits { by_name, ..Preset::Half.into() };
+        limits.bounds.max_abs = Some(9.0);
         let of = |name| {
             let b = limits.of(name, false);
             (b.one_minus_cos, b.nmse, b.max_abs)

@@ -1,7 +1,8 @@
 //! Traces: files of taps and recorded generations, runs that repeat a golden, and comparison.
 //!
-//! The format is safetensors (files of other programs are read in others, too); tensor names are those of llama.cpp's graph (`attn_norm-0`, `Kcur_pos-3`,
-//! `l_out-29`, `logits`), prefixed by the pass (`enc/`, `enc2/`, `dec/`) where a file holds several.
+//! The format is safetensors (files of other programs are read in others, too); tensor names are those of llama.cpp's
+//! graph (`attn_norm-0`, `Kcur_pos-3`, `l_out-29`, `logits`), prefixed by the pass (`enc/`, `enc2/`, `dec/`) where a file
+//! holds several.
 
 mod compare;
 mod file;
@@ -19,7 +20,7 @@ pub(crate) use compare::{is_input, place};
 pub use file::{Elements, Tensor, TraceFile};
 pub use foreign::NameMap;
 pub use like::{golden_name, like};
-pub use limits::{Bounds, Limits, OwnLimits, Preset, fits};
+pub use limits::{Bounds, Limits, OwnLimits, Preset, name_fits};
 pub(crate) use name::in_pass;
 pub use name::split_layer;
 pub(crate) use printed::has_rows;

@@ -20,7 +20,7 @@ use serde::Serialize;
 use self::command::Command;
 use self::conversation::{About, Answer, Conversation, Turn};
 use self::input::{Input, Typed};
-use crate::answer::{Report, View, parameters, show, show_beside, warnings};
+use crate::answer::{Report, View, show, show_beside, warnings};
 use crate::args::Given;
 use crate::args::constrain::{self, ConstrainArgs};
 use crate::args::generate::{CtxOverflow, GenerateArgs, Seed, Task};
@@ -333,7 +333,7 @@ impl Chat {
             model: ModelReport::of(&self.model),
             seed: self.seed,
             sampler: sampler.name,
-            parameters: parameters(&params),
+            parameters: params.to_json(),
         })
     }
 

@@ -8,7 +8,9 @@ use std::path::PathBuf;
 use anyhow::{anyhow, bail};
 use clap::ValueEnum;
 use redraft::gguf::Shown;
-use redraft::trace::{Given, Limits, Preset, Report, Row, Tokens, TraceFile, compare, compare_rows, fits};
+use redraft::trace::{
+    Bounds, Given, Limits, Preset, Report, Row, Tokens, TraceFile, compare, compare_rows, name_fits,
+};
 use serde::Serialize;
 
 use crate::exit::Exit;
@@ -121,9 +123,10 @@ impl Args {
             PresetName::Half => Preset::Half,
             PresetName::Quant => Preset::Quant,
         });
-        limits.one_minus_cos = self.cos.unwrap_or(limits.one_minus_cos);
-        limits.nmse = self.nmse.unwrap_or(limits.nmse);
-        limits.max_abs = self.maxabs;
+        let bounds = &mut limits.bounds;
+        bounds.one_minus_cos = self.cos.unwrap_or(bounds.one_minus_cos);
+        bounds.nmse = self.nmse.unwrap_or(bounds.nmse);
+        bounds.max_abs = self.maxabs;
         limits.all = self.all;
         if let Some(path) = &self.limits {
             refuse_special(path, "a file of limits")?;
@@ -210,7 +213,7 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
         file.notes.iter().for_each(|note| out.warn(&format!("{}: {note}", file.name)));
     }
     if let Some(pattern) = &args.only {
-        golden.tensors.retain(|name, _| fits(pattern, name));
+        golden.tensors.retain(|name, _| name_fits(pattern, name));
         if golden.tensors.is_empty() {
             bail!("{}: no tensor is called {pattern}", args.golden.display());
         }
@@ -352,8 +355,8 @@ fn page(
     facts.push(format!("candidate: {}", Shown(&args.candidate.display().to_string())));
     facts.push(format!("golden: {}", Shown(&args.golden.display().to_string())));
     let preset = args.preset.to_possible_value().map_or(String::new(), |p| p.get_name().to_string());
-    let max_abs = limits.max_abs.map_or(String::new(), |x| format!(", max abs {x:e}"));
-    let (cos, nmse) = (limits.one_minus_cos, limits.nmse);
+    let Bounds { one_minus_cos: cos, nmse, max_abs } = limits.bounds;
+    let max_abs = max_abs.map_or(String::new(), |x| format!(", max abs {x:e}"));
     let own = args.limits.as_ref().map(|p| format!("; by name as {} says", Shown(&p.display().to_string())));
     facts.push(format!(
         "limits of preset {preset}: 1-cos {cos:e}, nmse {nmse:e}{max_abs}{}",

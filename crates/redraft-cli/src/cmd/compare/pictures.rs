@@ -33,7 +33,7 @@ const COLORS: [RGBColor; 8] = [
 const OTHERS: RGBColor = RGBColor(0x88, 0x88, 0x88);
 /// What is out of its limits, or no number.
 const WRONG: RGBColor = RGBColor(0xe0, 0x30, 0x30);
-/// Stands for the color of the page's text, which drawing knows nothing of.
+/// Stands for the color of the page's text, `currentColor`: plotters knows colors by number only. Nothing else is black.
 const INK: RGBColor = BLACK;
 
 /// Decades of a scale of powers of ten, within what is worth telling apart.
@@ -119,7 +119,8 @@ fn drawn(
     draw(&root)?;
     root.present()?;
     drop(root);
-    // Only attributes have a quote before and after: in texts it is escaped.
+    // The page is bright or dark as the reader's system is, and what is drawn in INK follows. plotters writes colors as
+    // whole attributes with these digits; in a text, such as the name of a tensor, it escapes quotes.
     Ok(Picture { svg: svg.replace("\"#000000\"", "\"currentColor\""), caption })
 }
 

@@ -62,7 +62,8 @@ impl Judge {
         Ok(Some(Judge { source, options, prompts, max_tokens: args.max_tokens, stop: Arc::clone(stop) }))
     }
 
-    /// Asks both models everything. Each prompt has a stream of noise of its own.
+    /// Asks both models everything. Each prompt has a stream of noise of its own. The input answers anew for each type:
+    /// the logits of all its steps, which the other one follows, have gigabytes, and so have all types at once.
     pub(super) fn judge(&mut self, name: &str, made: Gguf, out: Out) -> anyhow::Result<Answers> {
         let mut made = Model::from_gguf(made, &self.options)?;
         let bar = Count::new(&format!("{name}: prompts"), !out.quiet && out.err_terminal);

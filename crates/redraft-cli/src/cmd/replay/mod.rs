@@ -17,8 +17,9 @@ use self::player::Player;
 use crate::exit::Exit;
 use crate::out::Out;
 use crate::ui::canvas::{Cell, State};
-use crate::ui::picture::Positions;
+use crate::ui::picture::cells;
 use crate::{files, interrupt, model};
+use redraft::engine::Picture;
 
 /// Look at a recorded generation again, step by step.
 ///
@@ -156,7 +157,7 @@ impl Shown {
     fn text(&self, step: &RecordedStep, masks: bool) -> String {
         let event = step.event();
         let room = self.recording.room(step);
-        let cells = Positions::from(&event).cells(&self.tokenizer, &self.recording.end_ids, room);
+        let cells = cells(&Picture::from(&event), &self.tokenizer, &self.recording.end_ids, room);
         let said = |c: &Cell| match c.state {
             State::Marker => false,
             State::Noise => masks && event.open.is_some(),

@@ -13,8 +13,9 @@ use crate::out::stdout_error;
 use crate::ui::canvas::{Area, Cell, State, lines};
 use crate::ui::hold::{self, Hold};
 use crate::ui::live::{Live, Screen, terminal_size};
-use crate::ui::picture::{Positions, noise};
+use crate::ui::picture::{cells, noise};
 use crate::ui::theme::{Theme, no_color};
+use redraft::engine::Picture;
 
 /// Fewest and most steps a second.
 pub(super) const SLOWEST: f64 = 0.1;
@@ -195,7 +196,7 @@ impl<'a> Player<'a> {
                     d.mean_entropy
                 );
                 let room = recording.room(s);
-                (i, Positions::from(&event).cells(tokenizer, &recording.end_ids, room), what)
+                (i, cells(&Picture::from(&event), tokenizer, &recording.end_ids, room), what)
             }
             Moment::Done => (usize::MAX, Vec::new(), "done".to_string()),
         };

@@ -92,12 +92,12 @@ impl NameMap {
 
     /// Renames the tensors of a file.
     pub(super) fn apply(&self, file: &mut TraceFile) -> Result<(), Error> {
-        let mut old = std::mem::take(&mut file.tensors);
         let mut given = std::mem::take(&mut file.given);
         let mut fits = false;
-        for (theirs, mut tensor) in std::mem::take(&mut old) {
-            let (ours, transpose) = self.renamed(&theirs).unwrap_or_else(|| (theirs.clone(), false));
-            fits |= self.renamed(&theirs).is_some();
+        for (theirs, mut tensor) in std::mem::take(&mut file.tensors) {
+            let renamed = self.renamed(&theirs);
+            fits |= renamed.is_some();
+            let (ours, transpose) = renamed.unwrap_or_else(|| (theirs.clone(), false));
             if transpose {
                 if given.contains_key(&theirs) {
                     let what =

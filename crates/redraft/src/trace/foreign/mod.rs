@@ -57,7 +57,7 @@ impl TraceFile {
             folder(path, map)?
         } else {
             let bytes = Bytes::open(path, &OpenOptions::default())?;
-            let found = read(&bytes, &name, &file_name(path), map);
+            let found = read(&bytes, &name, map);
             bytes.check()?;
             found?.ok_or_else(|| unknown(&name))?
         };
@@ -70,13 +70,14 @@ impl TraceFile {
     /// # Errors
     /// As there.
     pub fn parse_any(bytes: &[u8], name: &str, map: &NameMap) -> Result<TraceFile, Error> {
-        let file = read(bytes, name, name, map)?.ok_or_else(|| unknown(name))?;
+        let file = read(bytes, name, map)?.ok_or_else(|| unknown(name))?;
         finish(file, map)
     }
 }
 
-fn file_name(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+/// The last part of a path.
+fn file_name(path: &str) -> &str {
+    path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
 fn unknown(name: &str) -> Error {
@@ -84,17 +85,17 @@ fn unknown(name: &str) -> Error {
     let problem = format!(
         "expected one of {}; what a file of raw f32 numbers holds, a map says: --map with {{\"{}\": \"logits\"}}",
         forms.join(", "),
-        Shown(name.rsplit(['/', '\\']).next().unwrap_or(name)),
+        Shown(file_name(name)),
     );
     Error::Golden { file: name.to_string(), problem }
 }
 
-/// A file by its form; none where it has none and the map does not name it.
-fn read(bytes: &[u8], name: &str, key: &str, map: &NameMap) -> Result<Option<TraceFile>, Error> {
+/// A file by its form; none where it has none and the map does not name it, without the folder.
+fn read(bytes: &[u8], name: &str, map: &NameMap) -> Result<Option<TraceFile>, Error> {
     if let Some(form) = FORMS.iter().find(|form| (form.is)(bytes)) {
         return (form.read)(bytes, name).map(Some);
     }
-    map.renamed(key).is_some().then(|| raw::read(bytes, name, key)).transpose()
+    map.renamed(file_name(name)).is_some().then(|| raw::read(bytes, name)).transpose()
 }
 
 /// All files of a folder, in the order of their names.
@@ -115,10 +116,11 @@ fn folder(path: &Path, map: &NameMap) -> Result<TraceFile, Error> {
     let mut all = TraceFile::default();
     for path in &paths {
         let bytes = Bytes::open(path, &OpenOptions::default())?;
-        let key = file_name(path);
-        let found = read(&bytes, &path.display().to_string(), &key, map)?;
+        let name = path.display().to_string();
+        let found = read(&bytes, &name, map)?;
         bytes.check()?;
         let Some(found) = found else {
+            let key = file_name(&name);
             all.notes.push(format!("{key} is of no known form and not in the map: not read"));
             continue;
         };
@@ -166,7 +168,7 @@ mod tests {
         let error = TraceFile::parse_any(b"\0\0\x80?\0\0\0@", "a/logits.bin", &none).unwrap_err().to_string();
         assert!(error.contains("{\"logits.bin\": \"logits\"}") && error.contains("npz"), "{error}");
         let map = NameMap::parse(r#"{"*.bin": "*"}"#, "m").unwrap();
-        let raw = TraceFile::parse_any(b"\0\0\x80?\0\0\0@", "logits.bin", &map).unwrap();
+        let raw = TraceFile::parse_any(b"\0\0\x80?\0\0\0@", "a/logits.bin", &map).unwrap();
         assert_eq!(raw.tensors["logits"].data, Elements::F32(vec![1.0, 2.0]));
         assert_eq!(raw.given["logits"], Given::Flat);
         let error = TraceFile::parse_any(b"12345", "logits.bin", &map).unwrap_err().to_string();

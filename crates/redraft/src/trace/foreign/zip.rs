@@ -50,14 +50,18 @@ pub(super) fn members(bytes: &[u8]) -> Result<Vec<Member<'_>>, String> {
         at = next;
     }
     let all = found.iter().fold(0u64, |all, member| all.saturating_add(member.len));
-    let most = FREE_BYTES.max(MAX_RATIO.saturating_mul(bytes.len() as u64));
-    if all > most {
+    if all > most(bytes) {
         return Err(format!(
             "its members would have {all} bytes, more than {MAX_RATIO} times the {} bytes of the archive",
             bytes.len()
         ));
     }
     Ok(found)
+}
+
+/// Bytes that what comes out of an archive may have.
+pub(super) fn most(archive: &[u8]) -> u64 {
+    FREE_BYTES.max(MAX_RATIO.saturating_mul(archive.len() as u64))
 }
 
 /// A member from its entry in the directory, and where the next one is.
@@ -120,7 +124,7 @@ impl Member<'_> {
 }
 
 /// The checksum of zip: the polynomial of IEEE 802.3, bits reversed.
-fn crc32(data: &[u8]) -> u32 {
+pub(super) fn crc32(data: &[u8]) -> u32 {
     const TABLE: [u32; 256] = {
         let mut table = [0; 256];
         let mut i = 0;

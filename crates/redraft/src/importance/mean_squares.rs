@@ -1,18 +1,11 @@
-//! How much each input of a matrix matters, from files of `llama-imatrix` and of [`super::ImportanceCollector`].
-//!
-//! Such a file is a GGUF file with `general.type` = `imatrix`. For each matrix `NAME` it has `NAME.in_sum2`,
-//! `[inputs, matrices]`, the sums of the squares of what the matrix was multiplied by, and `NAME.counts`,
-//! `[1, matrices]`, how many vectors were summed; each expert of a stack is a matrix of its own. Their quotient, the
-//! mean square of an input, is the weight that the error of that column gets.
+//! Importance data from a file: mean squares of the inputs of matrices.
 
 use std::collections::BTreeMap;
 
 use redraft_gguf::{DType, Gguf, TensorInfo};
 
+use super::{COUNTS, SUMS};
 use crate::Error;
-
-pub(super) const SUMS: &str = ".in_sum2";
-pub(super) const COUNTS: &str = ".counts";
 
 /// Mean squares of the inputs of matrices, by the name of the matrix.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -57,7 +50,7 @@ impl Importance {
     ///
     /// # Errors
     /// In words: data of another size.
-    pub(super) fn of(&self, t: &TensorInfo) -> Result<Option<&[f32]>, String> {
+    pub(crate) fn of(&self, t: &TensorInfo) -> Result<Option<&[f32]>, String> {
         let Some(means) = self.matrices.get(&t.name) else { return Ok(None) };
         let (inputs, n) = (t.row_len(), t.dims.iter().skip(2).product::<u64>());
         match inputs.checked_mul(n) == Some(means.len() as u64) {

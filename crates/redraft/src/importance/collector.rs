@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use redraft_compute::{TapData, Weight};
 use redraft_gguf::{Array, DType, GgufWriter};
 
-use super::importance::{COUNTS, SUMS};
+use super::{COUNTS, SUMS};
 use crate::Error;
-use crate::engine::Generation;
 use crate::weights::tensor_of;
 
 /// Collects importance data while a model that [has it](crate::Model::collect_importance) makes answers: from every pass,
@@ -66,13 +65,12 @@ impl ImportanceCollector {
         }
     }
 
-    /// Notes what an answer consisted of, for [`to_gguf`](Self::to_gguf).
-    pub fn answered(&mut self, answer: &Generation) {
+    /// Notes what an answer consisted of, the steps of each of its canvases, for [`to_gguf`](Self::to_gguf).
+    pub fn answered(&mut self, steps: impl Iterator<Item = usize>) {
         self.prompts += 1;
-        for canvas in &answer.canvases {
-            let steps = self.canvases_by_step.len().max(canvas.steps);
-            self.canvases_by_step.resize(steps, 0);
-            self.canvases_by_step[..canvas.steps].iter_mut().for_each(|n| *n += 1);
+        for steps in steps {
+            self.canvases_by_step.resize(self.canvases_by_step.len().max(steps), 0);
+            self.canvases_by_step[..steps].iter_mut().for_each(|n| *n += 1);
         }
     }
 
@@ -127,7 +125,7 @@ mod tests {
     use redraft_gguf::Gguf;
 
     use super::*;
-    use crate::convert::Importance;
+    use crate::importance::Importance;
 
     fn weight(name: &str, experts: usize, cols: usize) -> Weight {
         let bytes = vec![0; 4 * experts * cols].into();

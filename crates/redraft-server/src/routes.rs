@@ -1,0 +1,231 @@
+//! Paths, and what every request has to pass.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{MatchedPath, Path, Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde_json::{Value, json};
+
+use crate::app::App;
+use crate::error::ApiError;
+use crate::metrics::Answered;
+use crate::reply::Shared;
+use crate::{chat, completions, models};
+
+/// The page.
+const PAGE: &str = include_str!("page/index.html");
+
+/// The API in the form of OpenAPI 3.1.
+pub(crate) const OPENAPI: &str = include_str!("openapi.json");
+
+/// A body that takes longer to arrive is given up.
+const BODY: Duration = Duration::from_secs(30);
+
+/// Paths that need no key.
+const PUBLIC: [&str; 3] = ["/", "/health", "/ready"];
+
+/// All paths of the server.
+pub(crate) const PATHS: [(&str, &str); 9] = [
+    ("/", "get"),
+    ("/health", "get"),
+    ("/ready", "get"),
+    ("/metrics", "get"),
+    ("/openapi.json", "get"),
+    ("/v1/models", "get"),
+    ("/v1/models/{*id}", "get"),
+    ("/v1/chat/completions", "post"),
+    ("/v1/completions", "post"),
+];
+
+pub(crate) fn router(app: &Arc<App>) -> Router {
+    let mut router = Router::new();
+    for (path, _) in PATHS {
+        let route = match path {
+            "/" => get(page),
+            "/health" => get(async || Json(json!({"status": "ok"}))),
+            "/ready" => get(ready),
+            "/metrics" => get(metrics),
+            "/openapi.json" => get(async || ([(header::CONTENT_TYPE, "application/json")], OPENAPI)),
+            "/v1/models" => get(async |State(app): Shared| Json(models::list(&app))),
+            "/v1/models/{*id}" => get(model),
+            "/v1/chat/completions" => post(chat_completions),
+            _ => post(text_completions),
+        };
+        router = router.route(path, route);
+    }
+    router
+        .method_not_allowed_fallback(async || {
+            ApiError::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "this path has another method: /openapi.json says which",
+            )
+        })
+        .fallback(async || {
+            ApiError::new(StatusCode::NOT_FOUND, "there is no such path: /openapi.json lists them")
+        })
+        .layer(from_fn_with_state(Arc::clone(app), gate))
+        .with_state(Arc::clone(app))
+}
+
+/// Counts a request, and refuses it where it may not pass.
+async fn gate(State(app): Shared, request: Request, next: Next) -> Response {
+    let path = request.extensions().get::<MatchedPath>().map_or("other", MatchedPath::as_str).to_owned();
+    let response = match admitted(&app, &request, &path) {
+        Ok(()) => next.run(request).await,
+        Err(e) => e.into_response(),
+    };
+    let answered = Answered { path, status: response.status().as_u16() };
+    app.metrics.requests.get_or_create(&answered).inc();
+    let mut response = response;
+    let nosniff = HeaderValue::from_static("nosniff");
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+    response
+}
+
+fn admitted(app: &App, request: &Request, path: &str) -> Result<(), ApiError> {
+    if app.local_names_only {
+        // Else a page of another origin could reach this server under a name of its own.
+        let host = request.headers().get(header::HOST).and_then(|h| h.to_str().ok());
+        if !host.is_some_and(is_local) {
+            let message = "this server answers to localhost and loopback addresses only";
+            return Err(ApiError::new(StatusCode::FORBIDDEN, message));
+        }
+    }
+    let Some(key) = &app.config.api_key else { return Ok(()) };
+    if PUBLIC.contains(&path) {
+        return Ok(());
+    }
+    let given = request.headers().get(header::AUTHORIZATION).map(|v| v.as_bytes());
+    let given = given.and_then(|v| v.strip_prefix(b"Bearer "));
+    match given.is_some_and(|given| same(key.as_bytes(), given)) {
+        true => Ok(()),
+        false => {
+            app.metrics.rejected("key");
+            let message = "expected the key of this server, as in `Authorization: Bearer KEY`";
+            Err(ApiError::new(StatusCode::UNAUTHORIZED, message).code("invalid_api_key"))
+        }
+    }
+}
+
+/// Whether a Host header names this machine to itself.
+fn is_local(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// Compares in a time that depends on the length of what was given alone.
+fn same(key: &[u8], given: &[u8]) -> bool {
+    let mut differ = key.len() ^ given.len();
+    for (i, byte) in given.iter().enumerate() {
+        let own = key.get(i % key.len().max(1)).copied().unwrap_or(0);
+        differ |= usize::from(std::hint::black_box(own ^ byte));
+    }
+    std::hint::black_box(differ) == 0
+}
+
+/// The body of a request as JSON.
+async fn json_body(app: &App, request: Request) -> Result<Value, ApiError> {
+    let (parts, body) = request.into_parts();
+    let kind = parts.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    // Pages of other origins can send the simple types without being asked.
+    if !kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json") {
+        let message = "expected a body of the type application/json";
+        return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
+    }
+    let most = app.config.max_body_bytes;
+    let too_large =
+        || ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, format!("expected a body of at most {most} bytes"));
+    let announced =
+        parts.headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
+    if announced.is_some_and(|n| n > most as u64) {
+        return Err(too_large());
+    }
+    let bytes = match tokio::time::timeout(BODY, read(body, most)).await {
+        Err(_) => {
+            return Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"));
+        }
+        Ok(bytes) => bytes.map_err(|_| too_large())?,
+    };
+    serde_json::from_slice(&bytes).map_err(|e| ApiError::field("body", format_args!("not JSON: {e}")))
+}
+
+/// What comes of a body that breaks off is read by nobody; so each error is one of its length.
+async fn read(body: Body, most: usize) -> Result<axum::body::Bytes, axum::Error> {
+    to_bytes(body, most).await
+}
+
+async fn chat_completions(State(app): Shared, request: Request) -> Result<Response, ApiError> {
+    let body = json_body(&app, request).await?;
+    chat::answer(app, body).await
+}
+
+async fn text_completions(State(app): Shared, request: Request) -> Result<Response, ApiError> {
+    let body = json_body(&app, request).await?;
+    completions::answer(app, body).await
+}
+
+async fn model(State(app): Shared, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
+    models::one(&app, &id).map(Json)
+}
+
+async fn ready(State(app): Shared) -> Result<Json<Value>, ApiError> {
+    if app.is_closing() { Err(ApiError::closing()) } else { Ok(Json(json!({"status": "ready"}))) }
+}
+
+async fn metrics(State(app): Shared) -> impl IntoResponse {
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], app.metrics.text())
+}
+
+async fn page() -> impl IntoResponse {
+    let policy = "default-src 'none'; connect-src 'self'; img-src data:; script-src 'unsafe-inline'; \
+                  style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+    let headers = [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+        (header::CONTENT_SECURITY_POLICY, policy),
+        (header::REFERRER_POLICY, "no-referrer"),
+    ];
+    (headers, PAGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_names() {
+        assert!(same(b"secret", b"secret"));
+        for other in [&b"secre"[..], b"secrets", b"secretsecret", b"", b"Secret"] {
+            assert!(!same(b"secret", other));
+        }
+        for local in ["localhost", "LOCALHOST:80", "127.0.0.1:8080", "127.9.9.9", "[::1]:80", "[::1]"] {
+            assert!(is_local(local), "{local}");
+        }
+        for other in ["example.com", "localhost.example.com:80", "10.0.0.1", "[::2]", "", "127.0.0.1.nip.io"]
+        {
+            assert!(!is_local(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn the_description_has_the_paths_of_the_server() {
+        let openapi: Value = serde_json::from_str(OPENAPI).unwrap();
+        let mut described: Vec<(String, String)> = Vec::new();
+        for (path, methods) in openapi["paths"].as_object().unwrap() {
+            described.extend(methods.as_object().unwrap().keys().map(|m| (path.clone(), m.clone())));
+        }
+        let all: Vec<(String, String)> =
+            PATHS.iter().map(|(p, m)| (p.replace("{*id}", "{id}"), m.to_string())).collect();
+        assert_eq!(described, all);
+    }
+}

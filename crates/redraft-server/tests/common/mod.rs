@@ -1,0 +1,145 @@
+//! A server on a free port, and a client that speaks plain HTTP.
+
+#![allow(dead_code, reason = "each suite uses a part")]
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use redraft::{LoadOptions, Model};
+use redraft_server::{Config, Server, ServerError};
+use serde_json::Value;
+
+/// A server that ends with the test.
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    pub(crate) stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<(), ServerError>>>,
+}
+
+pub(crate) fn model() -> Model {
+    Model::embedded(&LoadOptions { threads: Some(2), ..LoadOptions::default() }).unwrap()
+}
+
+pub(crate) fn start(config: Config) -> Running {
+    start_with(model(), config)
+}
+
+pub(crate) fn start_with(model: Model, config: Config) -> Running {
+    let server = Server::bind(model, "127.0.0.1:0", config).unwrap();
+    let address = server.address();
+    let stop = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&stop);
+    Running { address, stop, thread: Some(std::thread::spawn(move || server.run(seen))) }
+}
+
+impl Running {
+    /// Ends the server and waits for that.
+    pub(crate) fn end(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap().unwrap();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            let done = thread.join();
+            assert!(std::thread::panicking() || done.is_ok_and(|d| d.is_ok()));
+        }
+    }
+}
+
+/// What came back.
+#[derive(Debug, Clone)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Response {
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("{e}: {}", self.text()))
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines().filter_map(|l| l.split_once(": "));
+        lines.find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
+    /// The data of the events of a stream; the last one must say that it is the last.
+    pub(crate) fn events(&self) -> Vec<Value> {
+        let mut all: Vec<&str> = self.text().split("\n\n").filter_map(|e| e.strip_prefix("data: ")).collect();
+        assert_eq!(all.pop(), Some("[DONE]"), "{}", self.text());
+        all.iter().map(|e| serde_json::from_str(e).unwrap()).collect()
+    }
+}
+
+pub(crate) fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+    stream
+}
+
+/// Sends these bytes, and reads all that comes back.
+pub(crate) fn raw(address: SocketAddr, request: &[u8]) -> Response {
+    let mut stream = connect(address);
+    // A server that has heard enough may close before all is written.
+    let _ = stream.write_all(request);
+    let mut all = Vec::new();
+    let _ = stream.read_to_end(&mut all);
+    parse(&all)
+}
+
+pub(crate) fn parse(all: &[u8]) -> Response {
+    let at = all.windows(4).position(|w| w == b"\r\n\r\n").expect("a head");
+    let head = String::from_utf8(all[..at].to_vec()).unwrap();
+    let status = head[9..12].parse().unwrap();
+    let mut body = all[at + 4..].to_vec();
+    if head.to_lowercase().contains("transfer-encoding: chunked") {
+        body = unchunked(&body);
+    }
+    Response { status, head, body }
+}
+
+fn unchunked(mut rest: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    while let Some(at) = rest.windows(2).position(|w| w == b"\r\n") {
+        let len = usize::from_str_radix(std::str::from_utf8(&rest[..at]).unwrap(), 16).unwrap();
+        out.extend_from_slice(&rest[at + 2..at + 2 + len]);
+        rest = &rest[at + 4 + len..];
+    }
+    out
+}
+
+pub(crate) fn request(method: &str, path: &str, headers: &str, body: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}content-length: {}\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), body].concat()
+}
+
+pub(crate) fn get(address: SocketAddr, path: &str) -> Response {
+    raw(address, &request("GET", path, "", b""))
+}
+
+pub(crate) fn post(address: SocketAddr, path: &str, body: &Value) -> Response {
+    let body = body.to_string();
+    raw(address, &request("POST", path, "content-type: application/json\r\n", body.as_bytes()))
+}
+
+pub(crate) fn chat(address: SocketAddr, body: &Value) -> Response {
+    post(address, "/v1/chat/completions", body)
+}
