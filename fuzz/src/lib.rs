@@ -12,6 +12,7 @@ use std::sync::{LazyLock, Mutex};
 use redraft::chat::{
     AnswerParser, ChatError, ChatTemplate, Delta, FORMATS, Message, RenderOptions, on_large_stack,
 };
+use redraft::constrain::{Constraint, Language, Vocabulary};
 use redraft::convert::{Checkpoint, ConvertOptions, convert_to_memory};
 use redraft::engine::{Philox, Request, generate};
 use redraft::gguf::{Bytes, DType, Gguf, GgufWriter, Metadata, SplitName, Unpacked, codec};
@@ -43,6 +44,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "template", run: template, mutations: 6_000 },
     Target { name: "trace", run: trace, mutations: 300_000 },
     Target { name: "foreign", run: foreign, mutations: 60_000 },
+    Target { name: "limits", run: limits, mutations: 200_000 },
+    Target { name: "constrain", run: constrain, mutations: 10_000 },
     Target { name: "receipt", run: receipt, mutations: 100_000 },
     Target { name: "answer", run: answer, mutations: 50_000 },
     Target { name: "checkpoint", run: checkpoint, mutations: 20_000 },
@@ -371,6 +374,51 @@ pub fn foreign(data: &[u8]) {
             let _ = map.renamed(name);
         }
     }
+}
+
+/// Limits of a comparison: none is negative, whatever tensor they are asked for.
+pub fn limits(data: &[u8]) {
+    let Ok(by_name) = Limits::parse(data) else { return };
+    let limits = Limits { by_name, ..Preset::F32.into() };
+    let patterns = limits.by_name.iter().map(|(pattern, _)| pattern.as_str());
+    for name in patterns.chain(["dec/l_out-3", "entropy", ""]) {
+        let bounds = limits.of(name, true);
+        assert!(bounds.one_minus_cos >= 0.0 && bounds.nmse >= 0.0 && bounds.max_abs.is_none_or(|x| x >= 0.0));
+    }
+}
+
+/// What a reply must be: a byte for the kind, then a schema, an expression or texts line by line. The best of equally
+/// likely replies is in the language, and JSON where a schema asks for it.
+pub fn constrain(data: &[u8]) {
+    let Some((kind, data)) = data.split_first() else { return };
+    let text = String::from_utf8_lossy(data);
+    let language = match kind % 3 {
+        0 => match json(&text) {
+            Some(schema) => Language::JsonSchema(schema),
+            None => return,
+        },
+        1 => Language::Regex(text.into_owned()),
+        _ => Language::Choices(text.lines().map(String::from).collect()),
+    };
+    let is_json = matches!(language, Language::JsonSchema(_));
+    // All bytes, some longer texts, the end, and padding.
+    let longer = ["\": ", "{\"", "ab", "null", ", ", "é\""].map(|t| t.as_bytes().to_vec());
+    let texts: Vec<_> = (0..).zip((0..=255).map(|b| vec![b]).chain(longer)).collect();
+    let end = texts.len() as u32;
+    let v = Vocabulary {
+        len: texts.len() + 2,
+        texts,
+        end_ids: vec![end],
+        pad: Some(end + 1),
+        strips_space: false,
+    };
+    let Ok(c) = Constraint::new(language, &v) else { return };
+    let tokens = c.needed() + 3;
+    let Ok(ids) = c.example(tokens) else { return };
+    assert!(ids.len() <= tokens && c.accepts(&ids));
+    let bytes: Vec<u8> = ids.iter().flat_map(|&id| v.texts[id as usize].1.clone()).collect();
+    let reply = String::from_utf8(bytes).expect("languages are of characters");
+    assert!(!is_json || json(&reply).is_some(), "{reply}");
 }
 
 /// File names of split models.

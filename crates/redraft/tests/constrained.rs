@@ -369,6 +369,28 @@ fn the_canvas_is_the_most_likely_one() {
     assert!((score(&best) - most).abs() < 1e-3, "{} {most}", score(&best));
 }
 
+/// Files name ends that their models have no rows for.
+#[test]
+fn ends_that_the_model_cannot_write_do_not_matter() {
+    let mut model = load("dream-tiny.F16.gguf", &threads(1));
+    let Noise::Mask(mask) = model.shape().noise else { panic!("a model of masks") };
+    let beyond = model.shape().vocab_len as u32 + 7;
+    let choice = Language::Choices(vec!["a".into(), "name".into()]);
+    let spec = model.sampler().unwrap();
+    let ends = vec![END, beyond, mask];
+    let known = Vocabulary::of(&model, &ends);
+    assert_eq!(known.end_ids, [END]);
+    let c = Arc::new(Constraint::new(choice, &Vocabulary { texts: texts(&model), ..known }).unwrap());
+    let r = Request { end_ids: ends, ..request(&model, spec, &[], 6, c) };
+    let done = run(&mut model, &r, &mut |_| ()).unwrap();
+    assert!(["a", "name"].contains(&reply(&model, &done).as_str()));
+    let none =
+        Constraint::new(Language::Regex("a*".into()), &Vocabulary { end_ids: vec![], ..vocabulary(&model) });
+    let r = Request { end_ids: vec![beyond], constraint: Some(Arc::new(none.unwrap())), ..r };
+    let e = run(&mut model, &r, &mut |_| ()).unwrap_err().to_string();
+    assert!(e.contains("ends of an answer") && e.contains("found none"), "{e}");
+}
+
 #[test]
 fn what_cannot_be_done_together_is_an_error() {
     let mut model = load("dg-mini.F32.gguf", &threads(1));

@@ -19,8 +19,12 @@ pub(super) const MAX_NFA_STATES: usize = 1 << 20;
 /// States of the deterministic automaton at most.
 pub(super) const MAX_STATES: usize = 1 << 14;
 
-/// Members of all sets of the subset construction at most, which bounds its memory and time.
+/// Members of all sets of the subset construction at most, each counted for every class of bytes that it reads. This
+/// bounds memory.
 const MAX_MEMBERS: usize = 1 << 24;
+
+/// Steps of making languages deterministic at most, which bounds time: states that are looked at.
+pub(super) const MAX_WORK: usize = 1 << 27;
 
 /// No state: nothing that follows is accepted.
 pub(super) const DEAD: u32 = u32::MAX;
@@ -34,6 +38,13 @@ pub(super) enum Node {
     Cat(Rc<[Node]>),
     /// One of several; no parts are no text at all.
     Alt(Rc<[Node]>),
+    /// The first parts one after another, `min` of them at least.
+    First {
+        /// The parts.
+        parts: Rc<[Node]>,
+        /// At least so many.
+        min: u32,
+    },
     /// A part several times, `min` to `max` (none: any number), with another between two of them.
     Repeat {
         /// The part, and what stands between two of them.
@@ -88,15 +99,28 @@ impl Node {
 
     /// The part `min` to `max` times, with `between` between two of them.
     pub(super) fn list(self, between: Node, min: u32, max: Option<u32>) -> Node {
-        Node::Repeat { parts: Rc::new([self, between]), min, max }
+        match max {
+            Some(max) if max < min => Node::never(),
+            _ => Node::Repeat { parts: Rc::new([self, between]), min, max },
+        }
+    }
+
+    /// Parts that it is made of, shared ones as often as they occur.
+    pub(super) fn size(&self) -> usize {
+        let of = |parts: &[Node]| parts.iter().fold(1usize, |sum, part| sum.saturating_add(part.size()));
+        match self {
+            Node::Byte(..) => 1,
+            Node::Cat(parts) | Node::Alt(parts) | Node::First { parts, .. } => of(parts),
+            Node::Repeat { parts, .. } => of(&**parts),
+        }
     }
 
     /// Where it stands in memory, for parts that can be shared.
     fn address(&self) -> Option<usize> {
         match self {
             Node::Byte(..) => None,
-            Node::Cat(parts) | Node::Alt(parts) if parts.is_empty() => None,
-            Node::Cat(parts) | Node::Alt(parts) => Some(parts.as_ptr() as usize),
+            Node::Cat(parts) | Node::Alt(parts) | Node::First { parts, .. } if parts.is_empty() => None,
+            Node::Cat(parts) | Node::Alt(parts) | Node::First { parts, .. } => Some(parts.as_ptr() as usize),
             Node::Repeat { parts, .. } => Some(Rc::as_ptr(parts) as usize),
         }
     }
@@ -136,7 +160,11 @@ impl Builder {
 
     /// The start of `node` where `rest` follows.
     fn build(&mut self, node: &Node, rest: u32) -> Result<u32, ConstrainError> {
-        let (min, max) = if let Node::Repeat { min, max, .. } = *node { (min, max) } else { (0, None) };
+        let (min, max) = match *node {
+            Node::Repeat { min, max, .. } => (min, max),
+            Node::First { min, .. } => (min, None),
+            _ => (0, None),
+        };
         let key = node.address().map(|address| (address, min, max, rest));
         if let Some(&start) = key.as_ref().and_then(|key| self.built.get(key)) {
             return Ok(start);
@@ -155,6 +183,14 @@ impl Builder {
                 let starts: Result<_, _> = parts.iter().map(|part| self.build(part, rest)).collect();
                 let starts = starts?;
                 self.push(Thompson::Goes(starts))?
+            }
+            Node::First { parts, min } => {
+                let mut after = rest;
+                for (i, part) in (0..parts.len() as u32).zip(&**parts).rev() {
+                    let one = self.build(part, after)?;
+                    after = if i >= *min { self.push(Thompson::Goes(vec![rest, one]))? } else { one };
+                }
+                after
             }
             Node::Repeat { parts, min, max } => self.repeat(parts, *min, *max, rest)?,
         };
@@ -224,9 +260,18 @@ impl Automaton {
     /// # Errors
     /// [`ConstrainError::TooLarge`], and [`ConstrainError::Empty`] where there is no text in it.
     pub(super) fn new(language: &Node) -> Result<Automaton, ConstrainError> {
+        Automaton::spending(language, &mut 0)
+    }
+
+    /// The automaton of one of several languages, where so many steps were taken for those before it.
+    ///
+    /// # Errors
+    /// As [`Automaton::new`].
+    pub(super) fn spending(language: &Node, work: &mut usize) -> Result<Automaton, ConstrainError> {
         let mut b = Builder { states: vec![Thompson::Ends], built: HashMap::new(), reads: HashMap::new() };
         let start = b.build(language, 0)?;
-        Subsets::new(&b.states).automaton(start)?.trimmed()
+        *work = work.saturating_add(b.states.len());
+        Subsets::new(&b.states, work).automaton(start)?.trimmed()
     }
 
     /// The state in which it begins.
@@ -339,10 +384,12 @@ struct Subsets<'a> {
     /// The last set in which a state was put.
     seen: Vec<u32>,
     set: u32,
+    /// States that were looked at.
+    work: &'a mut usize,
 }
 
 impl<'a> Subsets<'a> {
-    fn new(nfa: &'a [Thompson]) -> Subsets<'a> {
+    fn new(nfa: &'a [Thompson], work: &'a mut usize) -> Subsets<'a> {
         // Bytes between two bounds of ranges are the same to all of them.
         let mut begins = [false; 257];
         for state in nfa {
@@ -357,15 +404,19 @@ impl<'a> Subsets<'a> {
             classes += usize::from(b > 0 && begins[b]);
             class[b] = classes as u8;
         }
-        Subsets { nfa, class, classes: classes + 1, seen: vec![0; nfa.len()], set: 0 }
+        Subsets { nfa, class, classes: classes + 1, seen: vec![0; nfa.len()], set: 0, work }
     }
 
     /// The states that read or end, reached from `from` without reading; ascending.
-    fn closure(&mut self, from: &[u32]) -> Vec<u32> {
+    ///
+    /// # Errors
+    /// [`ConstrainError::TooLarge`] when it looked at too many.
+    fn closure(&mut self, from: &[u32]) -> Result<Vec<u32>, ConstrainError> {
         self.set += 1;
         let mut open = from.to_vec();
         let mut set = Vec::new();
         while let Some(s) = open.pop() {
+            *self.work += 1;
             if std::mem::replace(&mut self.seen[s as usize], self.set) == self.set {
                 continue;
             }
@@ -374,29 +425,37 @@ impl<'a> Subsets<'a> {
                 Thompson::Reads(..) | Thompson::Ends => set.push(s),
             }
         }
+        if *self.work > MAX_WORK {
+            let what = "steps of making it deterministic";
+            return Err(ConstrainError::TooLarge { what, found: *self.work, limit: MAX_WORK });
+        }
         set.sort_unstable();
-        set
+        Ok(set)
     }
 
     fn automaton(mut self, start: u32) -> Result<Automaton, ConstrainError> {
-        let mut sets = vec![Rc::<[u32]>::from(self.closure(&[start]))];
+        let mut sets = vec![Rc::<[u32]>::from(self.closure(&[start])?)];
         let mut numbers = HashMap::from([(Rc::clone(&sets[0]), 0)]);
         let (mut next, mut accepts) = (Vec::new(), Vec::new());
         let mut at = 0;
         let mut members = 0;
         while at < sets.len() {
             let set = Rc::clone(&sets[at]);
-            members += set.len();
-            if members > MAX_MEMBERS {
-                let what = "members of the states of the language";
-                return Err(ConstrainError::TooLarge { what, found: members, limit: MAX_MEMBERS });
-            }
             let mut to = vec![Vec::new(); self.classes];
             let mut ends = false;
             for &s in &*set {
                 match self.nfa[s as usize] {
                     Thompson::Reads(lo, hi, after) => {
                         let (lo, hi) = (self.class[usize::from(lo)], self.class[usize::from(hi)]);
+                        members += usize::from(hi - lo) + 1;
+                        if members > MAX_MEMBERS {
+                            let what = "members of the states of the language, for each class of bytes";
+                            return Err(ConstrainError::TooLarge {
+                                what,
+                                found: members,
+                                limit: MAX_MEMBERS,
+                            });
+                        }
                         (lo..=hi).for_each(|c| to[usize::from(c)].push(after));
                     }
                     _ => ends = true,
@@ -408,7 +467,7 @@ impl<'a> Subsets<'a> {
                     next.push(DEAD);
                     continue;
                 }
-                let set: Rc<[u32]> = self.closure(&from).into();
+                let set: Rc<[u32]> = self.closure(&from)?.into();
                 let fresh = sets.len() as u32;
                 let number = *numbers.entry(Rc::clone(&set)).or_insert(fresh);
                 if number == fresh {
@@ -450,6 +509,8 @@ mod tests {
         assert_eq!(within(0, Some(2)), [true, true, true, false, false, false, false]);
         assert_eq!(within(2, Some(3)), [false, false, true, true, false, false, false]);
         assert_eq!(within(0, Some(0)), [true, false, false, false, false, false, false]);
+        let some = Node::First { parts: ["a", "b", "c"].map(Node::text).into(), min: 1 };
+        assert_eq!(contains(&some, &["", "a", "ab", "abc", "ac"]), [false, true, true, true, false]);
         let twice = Node::text("ab").repeat(2, Some(2));
         assert_eq!(contains(&twice, &["abab", "ab", "ababab"]), [true, false, false]);
     }
@@ -481,6 +542,20 @@ mod tests {
         let many = Node::text("abcd").repeat(0, Some(1000)).repeat(1000, Some(1000));
         let Err(ConstrainError::TooLarge { limit, .. }) = Automaton::new(&many) else { panic!("too many") };
         assert_eq!(limit, MAX_NFA_STATES);
+    }
+
+    #[test]
+    fn readers_of_many_bytes_count_for_each_class() {
+        // Bytes of 128 classes, and one state that reads all of them in very many ways.
+        let every_other: Vec<Node> = (0..128u8).map(|i| Node::Byte(2 * i, 2 * i)).collect();
+        let way = |i: u32| Node::cat([Node::Byte(0, 255), Node::text(&format!("{i:x}"))]);
+        let wide =
+            |n: u32| Node::alt((0..n).map(way).chain([Node::alt(every_other.clone())]).collect::<Vec<_>>());
+        assert!(Automaton::new(&wide(1000)).unwrap().contains(b"x3e7"));
+        let Err(ConstrainError::TooLarge { found, limit, .. }) = Automaton::new(&wide(70_000)) else {
+            panic!("too many members")
+        };
+        assert!(limit == MAX_MEMBERS && found < MAX_MEMBERS + 256, "{found}");
     }
 
     #[test]

@@ -41,6 +41,14 @@ pub enum ConstrainError {
         /// What is wrong with them.
         problem: &'static str,
     },
+    /// A vocabulary that contradicts itself.
+    #[error("vocabulary of {len} ids: {problem}")]
+    Vocabulary {
+        /// Number of ids.
+        len: usize,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// A vocabulary that cannot write what is asked for.
     #[error("the vocabulary of the model cannot write any text of the language of the reply")]
     Unwritable,

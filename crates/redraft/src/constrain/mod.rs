@@ -12,6 +12,7 @@
 //! let choice = Constraint::new(Language::Choices(vec!["yes".into(), "no".into()]), &vocabulary)?;
 //! assert_eq!(choice.needed(), 1);
 //! assert!(choice.accepts(&[2, 3]) && !choice.accepts(&[2, 1]));
+//! assert_eq!(choice.example(1)?, [0]);
 //! # Ok::<(), redraft::constrain::ConstrainError>(())
 //! ```
 
@@ -44,6 +45,9 @@ pub use self::tokens::Vocabulary;
 
 /// Bytes of the tables of a canvas at most.
 const MAX_TABLE_BYTES: usize = 1 << 30;
+
+/// Positions of a canvas times transitions and classes of tokens in them at most: a step stays below some seconds.
+const MAX_STEP_WORK: usize = 1 << 26;
 
 /// Choices at most.
 const MAX_CHOICES: usize = 1 << 12;
@@ -87,13 +91,12 @@ impl Vocabulary {
     /// The vocabulary of a model, for answers that end with one of `end_ids`.
     pub fn of(model: &Model, end_ids: &[u32]) -> Vocabulary {
         let shape = model.shape();
-        let mask = if let Noise::Mask(mask) = shape.noise { Some(mask) } else { None };
-        Vocabulary::new(model.tokenizer(), shape.vocab_len, mask, end_ids)
+        Vocabulary::new(model.tokenizer(), shape.vocab_len, mask_of(shape.noise), end_ids)
     }
 
     /// The vocabulary of a tokenizer, for a model of `len` ids that never writes `mask`.
     pub fn new(tokenizer: &Tokenizer, len: usize, mask: Option<u32>, end_ids: &[u32]) -> Vocabulary {
-        let stands = |id: u32| (id as usize) < len && Some(id) != mask;
+        let stands = |id: u32| stands(len, mask, id);
         let is_text = |id: u32| stands(id) && !end_ids.contains(&id);
         Vocabulary {
             len,
@@ -103,6 +106,15 @@ impl Vocabulary {
             strips_space: tokenizer.adds_space(),
         }
     }
+}
+
+fn mask_of(noise: Noise) -> Option<u32> {
+    if let Noise::Mask(mask) = noise { Some(mask) } else { None }
+}
+
+/// Whether a model of `len` ids that never writes `mask` can write an id.
+fn stands(len: usize, mask: Option<u32>, id: u32) -> bool {
+    (id as usize) < len && Some(id) != mask
 }
 
 /// How large a compiled language is.
@@ -160,14 +172,41 @@ impl Constraint {
         self.automaton.shortest[TokenAutomaton::START as usize] as usize
     }
 
-    /// Whether it was compiled for a vocabulary of so many ids with these ends of an answer.
-    pub(crate) fn fits(&self, vocab_len: usize, end_ids: &[u32]) -> bool {
-        self.automaton.class_of.len() == vocab_len && self.end_ids == end_ids
+    /// Whether it was compiled for a model of so many ids with these ends of an answer. Those that the model cannot
+    /// write do not matter.
+    pub(crate) fn fits(&self, vocab_len: usize, noise: Noise, end_ids: &[u32]) -> bool {
+        let mask = mask_of(noise);
+        let written =
+            |ids: &[u32]| ids.iter().copied().filter(|&id| stands(vocab_len, mask, id)).collect::<Vec<_>>();
+        self.automaton.class_of.len() == vocab_len && written(&self.end_ids) == written(end_ids)
+    }
+
+    /// Whether there are tokens that end an answer.
+    pub(crate) fn has_ends(&self) -> bool {
+        !self.end_ids.is_empty()
     }
 
     /// Whether these tokens, without an end, are a reply.
     pub fn accepts(&self, ids: &[u32]) -> bool {
         self.after(self.start(), ids).is_some_and(|state| self.can_end(state))
+    }
+
+    /// A reply of at most so many tokens, without its end: the best one where all tokens are as likely everywhere, that
+    /// of lower ids among equals.
+    ///
+    /// # Errors
+    /// Too few tokens for any reply; so many that the tables are too large.
+    pub fn example(&self, tokens: usize) -> Result<Vec<u32>, ConstrainError> {
+        self.check(tokens, tokens)?;
+        let span = Span { state: self.start(), left: tokens };
+        let best =
+            self.best(&vec![Row::Free; tokens], span, 1).ok_or(ConstrainError::NoReply { canvas: 0 })?;
+        Ok(best.into_iter().take_while(|id| !self.end_ids.contains(id)).collect())
+    }
+
+    /// Bytes of the tables of a canvas of so many positions.
+    pub(crate) fn table_bytes(&self, canvas_len: usize) -> usize {
+        Paths::bytes(&self.automaton, canvas_len)
     }
 
     /// The state before a reply.
@@ -217,19 +256,17 @@ impl Constraint {
         Paths::new(&self.automaton, rows, span, threads).map(|paths| paths.best())
     }
 
-    /// Refuses an answer that is too short for a reply, or canvases that take too much memory.
+    /// Refuses an answer that is too short for a reply, or canvases that take too much time or memory.
     pub(crate) fn check(&self, tokens: usize, canvas_len: usize) -> Result<(), ConstrainError> {
         if self.needed() > tokens {
             return Err(ConstrainError::TooShort { needed: self.needed(), available: tokens });
         }
-        let found = Paths::bytes(&self.automaton, canvas_len);
-        match found <= MAX_TABLE_BYTES {
+        let of = |what, found, limit| match found <= limit {
             true => Ok(()),
-            false => Err(ConstrainError::TooLarge {
-                what: "bytes of the tables of a canvas",
-                found,
-                limit: MAX_TABLE_BYTES,
-            }),
-        }
+            false => Err(ConstrainError::TooLarge { what, found, limit }),
+        };
+        let work = "transitions and classes of tokens in them, times positions of a canvas";
+        of(work, Paths::work(&self.automaton, canvas_len), MAX_STEP_WORK)?;
+        of("bytes of the tables of a canvas", self.table_bytes(canvas_len), MAX_TABLE_BYTES)
     }
 }

@@ -3,16 +3,17 @@
 //! A canvas is a path: each position takes the automaton from one state to the next. The probability of a path is the product
 //! of those of its tokens, position by position, as the step gives them.
 //!
-//! 1. *Best*: from the last position to the first, the best score from each state to the end of the canvas (Viterbi, "Error bounds for
-//!    convolutional codes and an asymptotically optimum decoding algorithm", 1967). Suresh, Banerjee, Ugare, Misailovic and Singh,
-//!    "DINGO: constrained inference for diffusion LLMs" (2025) do this for the blocks of a diffusion model.
-//! 2. *Drawn*: the same with sums in place of maxima gives the probability of what can follow each state. From the first position to the
-//!    last, a token is drawn by its own probability times that of what can follow it: the canvas is a draw from the product of the
-//!    positions' distributions on condition that it is in the language.
+//! 1. *Best*: from the last position to the first, the best score from each state to the end of the canvas (Viterbi, "Error
+//!    bounds for convolutional codes and an asymptotically optimum decoding algorithm", 1967). Suresh, Banerjee, Ugare,
+//!    Misailovic and Singh, "DINGO: Constrained Inference for Diffusion LLMs" (arXiv 2505.23061, 2025), do this for the
+//!    blocks of a diffusion model.
+//! 2. *Drawn*: the same with sums in place of maxima gives the probability of what can follow each state. From the first
+//!    position to the last, a token is drawn by its own probability times that of what can follow it: the canvas is a draw
+//!    from the product of the positions' distributions on condition that it is in the language.
 //! 3. *Marginals*: with the sums from the start, too, the probability of each token on that condition, and its entropy.
 //!
-//! Scores are sums of f32 logits in f64. Of equal scores the token with the lower id wins, from left to right; threads share out whole
-//! rows, and everything else is done in order on one, so that the bits are the same everywhere.
+//! Scores are sums of f32 logits in f64. Of equal scores the token with the lower id wins, from left to right; threads share
+//! out whole rows, and everything else is done in order on one, so that the bits are the same everywhere.
 
 use redraft_compute::math::host::{exp, ln};
 use redraft_compute::op::RESTRICTED;
@@ -149,6 +150,11 @@ impl<'a> Paths<'a> {
         let class = automaton.n_classes * size_of::<ClassRow>();
         let state = automaton.len() * (size_of::<Choice>() + size_of::<f64>());
         (rows + 1).saturating_mul(class + state + automaton.n_labels() * size_of::<f64>())
+    }
+
+    /// What a step goes through for a canvas: at each position all transitions, and the classes of all labels.
+    pub(super) fn work(automaton: &TokenAutomaton, rows: usize) -> usize {
+        rows.saturating_mul(automaton.n_edges() + automaton.n_in_labels())
     }
 
     /// Fills the tables; none where no canvas is in the language.
@@ -348,6 +354,9 @@ fn logit(row: &Row<'_>, id: usize) -> f64 {
 }
 
 /// What each row says of each class, `[row, class]`. Rows are shared out among threads, each of which takes whole ones.
+///
+/// The threads are started here: those of a backend take ops, not functions. They sleep meanwhile, and starting some once
+/// a step is nothing beside reading all logits several times.
 fn class_rows(automaton: &TokenAutomaton, rows: &[Row<'_>], threads: usize) -> Vec<ClassRow> {
     let n = automaton.n_classes;
     let mut all = vec![NO_TOKEN; rows.len() * n];

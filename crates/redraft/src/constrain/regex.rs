@@ -3,6 +3,8 @@
 //! Syntax is that of the crate `regex`, with the meanings that ECMA-262 gives `\d`, `\w`, `\s`: a schema's patterns are such
 //! expressions, and a digit in them is one of ten.
 
+use std::cell::Cell;
+
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, Hir, HirKind, Look};
 use regex_syntax::utf8::Utf8Sequences;
@@ -12,6 +14,9 @@ use super::automaton::Node;
 
 /// Bytes of an expression at most.
 const MAX_BYTES: usize = 1 << 16;
+
+/// Parts of the language of an expression at most, which bounds memory: a class of Unicode has thousands.
+const MAX_PARTS: usize = 1 << 20;
 
 /// How a character of the text is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,13 +107,15 @@ fn in_our_dialect(pattern: &str, ecma: bool) -> String {
 
 /// The expression, with `around` before and after it where it is not anchored.
 fn anchored(hir: &Hir, pattern: &str, writing: Writing, around: &Node) -> Result<Node, ConstrainError> {
-    Reader { pattern, writing, around }.node(hir, true, true)
+    Reader { pattern, writing, around, parts: Cell::new(0) }.node(hir, true, true)
 }
 
 struct Reader<'a> {
     pattern: &'a str,
     writing: Writing,
     around: &'a Node,
+    /// Parts of all characters and classes so far.
+    parts: Cell<usize>,
 }
 
 impl Reader<'_> {
@@ -148,8 +155,17 @@ impl Reader<'_> {
                 let of = of.to_unicode_class().ok_or_else(|| self.problem(text))?;
                 class(&of, self.writing)
             }
-            HirKind::Repetition(r) => self.node(&r.sub, false, false)?.repeat(r.min, r.max),
+            HirKind::Repetition(r) => {
+                let node = self.node(&r.sub, false, false)?.repeat(r.min, r.max);
+                return Ok(self.open(node, first, last));
+            }
         };
+        let found = self.parts.get() + of.size();
+        if found > MAX_PARTS {
+            let what = "parts of the regular expression, of which a class has many";
+            return Err(ConstrainError::TooLarge { what, found, limit: MAX_PARTS });
+        }
+        self.parts.set(found);
         Ok(self.open(of, first, last))
     }
 
@@ -234,5 +250,7 @@ mod tests {
         assert!(problem(r"(a)\1").contains("backreferences"), "{}", problem(r"(a)\1"));
         assert!(problem("(?=a)").contains("look-around"), "{}", problem("(?=a)"));
         assert!(problem(&"a".repeat(70_000)).contains("65536"));
+        assert!(problem(&r"\p{L}".repeat(10_000)).contains("parts of the regular expression"));
+        assert!(whole(&r"\p{L}".repeat(100)).is_ok());
     }
 }

@@ -22,11 +22,15 @@ pub const MAX_BYTES: usize = 1 << 18;
 /// Schemas at most, each counted as often as it is referred to.
 const MAX_SCHEMAS: usize = 1 << 14;
 
-/// Members that an object or a list of items names at most.
+/// Members that an object or a list names at most.
 const MAX_MEMBERS: usize = 1 << 10;
 
-/// References in one another at most.
-const MAX_REFERENCES: usize = 64;
+/// Schemas in one another at most, references followed, each keyword and name on the way counted.
+const MAX_NESTING: usize = 256;
+
+/// Parts of the languages of values and expressions at most, each counted as often as it is referred to. This bounds
+/// memory.
+const MAX_PARTS: usize = 1 << 20;
 
 /// Keywords that ask for nothing.
 const ANNOTATIONS: [&str; 13] = [
@@ -81,7 +85,9 @@ pub(super) fn language(schema: &Value) -> Result<Node, ConstrainError> {
             limit: MAX_BYTES,
         });
     }
-    Reader { root: schema, path: Vec::new(), references: Vec::new(), schemas: 0 }.schema(schema)
+    let any = [DEPTH - 1, DEPTH].map(json::any);
+    Reader { root: schema, path: Vec::new(), references: Vec::new(), schemas: 0, parts: 0, work: 0, any }
+        .schema(schema)
 }
 
 struct Reader<'a> {
@@ -91,6 +97,11 @@ struct Reader<'a> {
     /// References on the way.
     references: Vec<&'a str>,
     schemas: usize,
+    /// Parts of values and expressions so far, and steps that were taken to see which values of `enum` fit.
+    parts: usize,
+    work: usize,
+    /// Any value of at most `DEPTH - 1` and `DEPTH` levels, which all places share.
+    any: [Node; 2],
 }
 
 impl<'a> Reader<'a> {
@@ -112,6 +123,29 @@ impl<'a> Reader<'a> {
         Ok(done)
     }
 
+    /// Any value.
+    fn any(&self) -> Node {
+        self.any[1].clone()
+    }
+
+    /// A node whose size the schema does not bound as its number of schemas does.
+    fn counted(&mut self, node: Node) -> Result<Node, ConstrainError> {
+        self.spend(node.size())?;
+        Ok(node)
+    }
+
+    fn spend(&mut self, parts: usize) -> Result<(), ConstrainError> {
+        self.parts = self.parts.saturating_add(parts);
+        if self.parts > MAX_PARTS {
+            return Err(ConstrainError::TooLarge {
+                what: "parts of the values and expressions of the JSON schema, counted as often as they are referred to",
+                found: self.parts,
+                limit: MAX_PARTS,
+            });
+        }
+        Ok(())
+    }
+
     fn schema(&mut self, schema: &'a Value) -> Result<Node, ConstrainError> {
         self.schemas += 1;
         if self.schemas > MAX_SCHEMAS {
@@ -121,8 +155,15 @@ impl<'a> Reader<'a> {
                 limit: MAX_SCHEMAS,
             });
         }
+        if self.path.len() > MAX_NESTING {
+            return Err(ConstrainError::TooLarge {
+                what: "keywords and names in one another in the JSON schema, references followed",
+                found: self.path.len(),
+                limit: MAX_NESTING,
+            });
+        }
         match schema {
-            Value::Bool(true) => Ok(json::any(DEPTH)),
+            Value::Bool(true) => Ok(self.any()),
             Value::Bool(false) => Ok(Node::never()),
             Value::Object(of) => self.object_of(of),
             other => Err(self.problem(format!("expected a schema: an object, true or false; found {other}"))),
@@ -160,7 +201,7 @@ impl<'a> Reader<'a> {
         }
         let types = self.types(of)?;
         if types.is_empty() {
-            return Ok(json::any(DEPTH));
+            return Ok(self.any());
         }
         let parts: Result<Vec<_>, _> = types.into_iter().map(|t| self.of_type(t, of)).collect();
         Ok(Node::alt(parts?))
@@ -181,13 +222,6 @@ impl<'a> Reader<'a> {
         // What goes through itself ends somewhere.
         if self.references.iter().filter(|r| **r == to).count() > DEPTH as usize {
             return Ok(Node::never());
-        }
-        if self.references.len() >= MAX_REFERENCES {
-            return Err(ConstrainError::TooLarge {
-                what: "references in one another in the JSON schema",
-                found: self.references.len() + 1,
-                limit: MAX_REFERENCES,
-            });
         }
         self.references.push(to);
         let node = self.at("$ref", |r| r.schema(schema))?;
@@ -234,8 +268,15 @@ impl<'a> Reader<'a> {
         let typed = of.keys().any(|k| TYPES.iter().any(|(_, keywords)| keywords.contains(&k.as_str())));
         let mut rest = Vec::new();
         if typed {
+            let bytes = listed.iter().map(|v| v.to_string().len()).sum::<usize>();
             for t in if types.is_empty() { self.types(of)? } else { types.clone() } {
-                rest.push((t, Automaton::new(&self.of_type(t, of)?)));
+                let node = self.of_type(t, of)?;
+                self.work = self.work.saturating_add(bytes);
+                let automaton = match Automaton::spending(&node, &mut self.work) {
+                    Err(ConstrainError::Empty) => None,
+                    other => Some(other?),
+                };
+                rest.push((t, automaton));
             }
         }
         let fits = |v: &&Value| {
@@ -245,8 +286,8 @@ impl<'a> Reader<'a> {
             };
             // Keywords say nothing of values of other types.
             let text = v.to_string();
-            let of_rest = |(t, a): &(&str, Result<Automaton, _>)| {
-                is(t) && !a.as_ref().is_ok_and(|a| a.contains(text.as_bytes()))
+            let of_rest = |(t, a): &(&str, Option<Automaton>)| {
+                is(t) && !a.as_ref().is_some_and(|a| a.contains(text.as_bytes()))
             };
             (types.is_empty() || types.iter().any(|t| is(t))) && !rest.iter().any(of_rest)
         };
@@ -254,7 +295,7 @@ impl<'a> Reader<'a> {
         if fitting.is_empty() {
             return Err(self.problem("no value of \"enum\" or \"const\" fits the other keywords"));
         }
-        Ok(Some(Node::alt(fitting)))
+        self.counted(Node::alt(fitting)).map(Some)
     }
 
     fn of_type(&mut self, name: &str, of: &'a Map<String, Value>) -> Result<Node, ConstrainError> {
@@ -294,22 +335,25 @@ impl<'a> Reader<'a> {
             );
         }
         let inside = |pattern: &str| Ok(json::quoted(regex::inside_json(pattern)?));
-        match (pattern, format) {
-            (Some(pattern), _) => inside(pattern).map_err(|e: ConstrainError| self.problem(e.to_string())),
+        let node = match (pattern, format) {
+            (Some(pattern), _) => inside(pattern).map_err(|e: ConstrainError| self.problem(e.to_string()))?,
             (_, Some("date-time")) => {
                 let (date, time) = (DATE.trim_end_matches('$'), TIME.trim_start_matches('^'));
-                inside(&format!("{date}T{time}"))
+                inside(&format!("{date}T{time}"))?
             }
             (_, Some(format)) => match FORMATS.iter().find(|(name, _)| *name == format) {
-                Some((_, pattern)) => inside(pattern),
+                Some((_, pattern)) => inside(pattern)?,
                 None => {
                     let known: Vec<&str> = FORMATS.iter().map(|(name, _)| *name).collect();
                     let known = known.join(", ");
-                    Err(self.problem(format!("\"format\": expected one of {known}; found {format:?}")))
+                    return Err(
+                        self.problem(format!("\"format\": expected one of {known}; found {format:?}"))
+                    );
                 }
             },
-            _ => Ok(json::string(min.unwrap_or(0), max)),
-        }
+            _ => return Ok(json::string(min.unwrap_or(0), max)),
+        };
+        self.counted(node)
     }
 
     fn number(&self, of: &Map<String, Value>, integer: bool) -> Result<Node, ConstrainError> {
@@ -353,6 +397,9 @@ impl<'a> Reader<'a> {
 
     fn array(&mut self, of: &'a Map<String, Value>) -> Result<Node, ConstrainError> {
         let (min, max) = (self.count(of, "minItems")?.unwrap_or(0), self.count(of, "maxItems")?);
+        if max.is_some_and(|max| max < min) {
+            return Ok(Node::never());
+        }
         let first = match of.get("prefixItems") {
             None => Vec::new(),
             Some(Value::Array(all)) => {
@@ -364,29 +411,27 @@ impl<'a> Reader<'a> {
             }
         };
         let item = match of.get("items") {
-            None => json::any(DEPTH),
+            None => self.any(),
             Some(schema) => self.at("items", |r| r.schema(schema))?,
         };
         if first.is_empty() {
             return Ok(json::array(item, min, max));
         }
         self.check_members(first.len())?;
-        // What follows item `i`, from the end: nothing, or a comma and more.
         let n = first.len() as u32;
-        let more = |k: u32| {
-            Node::cat([json::comma(), item.clone()])
-                .repeat(min.saturating_sub(k), max.map(|m| m.saturating_sub(k)))
+        let beyond = |most: u32| most.saturating_sub(n);
+        let more = Node::cat([json::comma(), item]).repeat(beyond(min), max.map(beyond));
+        let part = |(i, part): (u32, Node)| match i {
+            0 => part,
+            _ => Node::cat([json::comma(), part]),
         };
-        let mut rest = more(n);
-        for (i, part) in (0..n).zip(first).rev() {
-            let part = if i == 0 { part } else { Node::cat([json::comma(), part]) };
-            let goes_on = Node::cat([part, rest]);
-            rest = match () {
-                () if max.is_some_and(|max| i >= max) => Node::empty(),
-                () if i >= min => goes_on.optional(),
-                () => goes_on,
-            };
+        let mut parts: Vec<Node> = (0..n).zip(first).map(part).collect();
+        parts.truncate(max.unwrap_or(n) as usize);
+        // What follows the last of them belongs to it.
+        if let Some(last) = parts.last_mut() {
+            *last = Node::cat([last.clone(), more]);
         }
+        let rest = Node::First { parts: parts.into(), min };
         Ok(Node::cat([Node::text("["), rest, Node::text("]")]))
     }
 
@@ -419,12 +464,15 @@ impl<'a> Reader<'a> {
             return Err(self.problem(format!("\"required\" names {name:?}, which \"properties\" does not")));
         }
         let (open, close) = (Node::text("{"), Node::text("}"));
-        if let Some(schema) = of.get("additionalProperties").filter(|_| properties.is_empty()) {
+        if let Some(schema) = of.get("additionalProperties") {
             let value = self.at("additionalProperties", |r| r.schema(schema))?;
-            return Ok(json::map(value));
+            if properties.is_empty() {
+                return Ok(json::map(value));
+            }
+            // Other names are left out, but what is not supported in their schema is said.
         }
         if of.get("properties").is_none() {
-            return Ok(json::map(json::any(DEPTH - 1)));
+            return Ok(json::map(self.any[0].clone()));
         }
         let mut members = Vec::new();
         for (name, schema) in properties_of(of) {
@@ -432,17 +480,24 @@ impl<'a> Reader<'a> {
             members.push((json::member(json::name_of(name), value), required.contains(&name.as_str())));
         }
         self.check_members(members.len())?;
-        // What follows where a member was written before, and where none was; from the end.
-        let (mut after, mut first) = (Node::empty(), Node::empty());
-        for (member, required) in members.into_iter().rev() {
-            let next = Node::cat([json::comma(), member.clone(), after.clone()]);
-            let begin = Node::cat([member, after.clone()]);
-            (after, first) = match required {
-                true => (next, begin),
-                false => (Node::alt([next, after]), Node::alt([begin, first])),
-            };
-        }
-        Ok(Node::cat([open, first, close]))
+        let after = |(member, required): &(Node, bool)| {
+            let next = Node::cat([json::comma(), member.clone()]);
+            if *required { next } else { next.optional() }
+        };
+        let after: Vec<Node> = members.iter().map(after).collect();
+        // One of those up to the first that is required comes first; the others can be left out.
+        let one_required = members.iter().position(|(_, required)| *required);
+        // Each that can come first holds all that can follow.
+        let firsts = one_required.map_or(members.len(), |i| i + 1);
+        self.spend((1..=members.len()).rev().take(firsts).sum())?;
+        let mut first: Vec<Node> = members
+            .iter()
+            .enumerate()
+            .take(firsts)
+            .map(|(i, (member, _))| Node::cat([std::slice::from_ref(member), &after[i + 1..]].concat()))
+            .collect();
+        first.extend(one_required.is_none().then(Node::empty));
+        Ok(Node::cat([open, Node::alt(first), close]))
     }
 }
 
@@ -473,157 +528,4 @@ fn instead_of(keyword: &str) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[track_caller]
-    fn check(schema: Value, within: &[&str], without: &[&str]) {
-        let a = Automaton::new(&language(&schema).unwrap()).unwrap();
-        within.iter().for_each(|t| assert!(a.contains(t.as_bytes()), "{t} is in"));
-        without.iter().for_each(|t| assert!(!a.contains(t.as_bytes()), "{t} is not in"));
-    }
-
-    #[test]
-    fn objects_have_their_names_in_order() {
-        let schema = json!({
-            "properties": {"a": {"type": "null"}, "b": {"const": 1}, "c": {"type": "null"}, "d": {"const": 2}},
-            "required": ["b"],
-        });
-        check(
-            schema,
-            &[
-                r#"{"b":1}"#,
-                r#"{"a": null, "b": 1}"#,
-                r#"{"b":1,"c":null}"#,
-                r#"{"b":1, "d":2}"#,
-                r#"{"a":null,"b":1,"c":null,"d":2}"#,
-            ],
-            &[
-                "{}",
-                r#"{"a":null}"#,
-                r#"{"b":1,"a":null}"#,
-                r#"{"b":1,}"#,
-                r#"{,"b":1}"#,
-                r#"{"b":1,"e":3}"#,
-                r#"{"b":1,"b":1}"#,
-            ],
-        );
-        let free = json!({"type": "object", "properties": {"a": {"const": 1}, "b": {"const": 2}}});
-        check(
-            free,
-            &["{}", r#"{"a":1}"#, r#"{"b":2}"#, r#"{"a":1,"b":2}"#],
-            &[r#"{"b":2,"a":1}"#, r#"{"a":1,}"#],
-        );
-        let map = json!({"type": "object", "additionalProperties": {"type": "boolean"}});
-        check(map, &["{}", r#"{"x": true,"y":false}"#], &[r#"{"x":1}"#]);
-        check(json!({"type": "object", "additionalProperties": false}), &["{}"], &[r#"{"a":1}"#]);
-    }
-
-    #[test]
-    fn lists_have_their_lengths() {
-        let first = json!({"type": "array", "prefixItems": [{"const": 1}, {"const": 2}], "items": {"const": 3}, "minItems": 1, "maxItems": 4});
-        check(
-            first,
-            &["[1]", "[1,2]", "[1, 2,3]", "[1,2,3,3]"],
-            &["[]", "[2]", "[1,3]", "[1,2,3,3,3]", "[1,]"],
-        );
-        let short = json!({"prefixItems": [{"const": 1}, {"const": 2}], "maxItems": 1});
-        check(short, &["[]", "[1]"], &["[1,2]"]);
-        check(
-            json!({"items": {"type": "null"}, "minItems": 2}),
-            &["[null,null]", "[null, null, null]"],
-            &["[null]", "[]"],
-        );
-    }
-
-    #[test]
-    fn references_end_somewhere() {
-        let tree = json!({
-            "$ref": "#/$defs/node",
-            "$defs": {"node": {
-                "type": "object",
-                "properties": {"v": {"const": 1}, "next": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}},
-                "required": ["v", "next"],
-            }},
-        });
-        let nested = |n: usize| r#"{"v":1,"next":"#.repeat(n) + "null" + &"}".repeat(n);
-        let all: Vec<String> = (1..8).map(nested).collect();
-        let a = Automaton::new(&language(&tree).unwrap()).unwrap();
-        let deepest = all.iter().take_while(|t| a.contains(t.as_bytes())).count();
-        assert_eq!(deepest, DEPTH as usize + 1);
-        // Nothing ends it.
-        let endless = json!({"type": "array", "items": {"$ref": "#"}, "minItems": 1});
-        assert!(matches!(Automaton::new(&language(&endless).unwrap()), Err(ConstrainError::Empty)));
-        // Each of several references to itself multiplies what there is.
-        let member = json!({"$ref": "#"});
-        let names: Map<String, Value> = (0..40).map(|i| (format!("n{i}"), member.clone())).collect();
-        let wide = json!({"type": "object", "properties": names});
-        assert!(matches!(language(&wide), Err(ConstrainError::TooLarge { limit: MAX_SCHEMAS, .. })));
-    }
-
-    #[test]
-    fn formats_are_what_they_say() {
-        let format = |f: &str| json!({"type": "string", "format": f});
-        check(
-            format("date"),
-            &["\"2024-02-28\"", "\"1999-12-31\""],
-            &["\"2024-02-30\"", "\"2024-13-01\"", "\"24-1-1\""],
-        );
-        check(
-            format("date-time"),
-            &["\"2024-04-30T23:59:59Z\"", "\"2024-04-30T00:00:00.5+02:00\""],
-            &["\"2024-04-31T00:00:00Z\"", "\"2024-04-30\""],
-        );
-        check(format("uuid"), &["\"123e4567-e89b-12d3-a456-426614174000\""], &["\"123e4567\""]);
-        check(format("ipv4"), &["\"127.0.0.1\"", "\"255.255.255.255\""], &["\"256.0.0.1\"", "\"1.2.3\""]);
-    }
-
-    #[test]
-    fn what_is_not_supported_is_named_with_its_place() {
-        let problem = |schema: Value| language(&schema).map(|_| ()).unwrap_err().to_string();
-        for (schema, place, what) in [
-            (json!({"oneOf": [true]}), "#:", "\"oneOf\" is not supported: use \"anyOf\""),
-            (json!({"items": {"not": {}}}), "#/items:", "\"not\""),
-            (json!({"properties": {"a/b": {"uniqueItems": true}}}), "#/properties/a~1b:", "\"uniqueItems\""),
-            (json!({"anyOf": [true, {"if": true}]}), "#/anyOf/1:", "\"if\""),
-            (json!({"anyOf": [true], "type": "null"}), "#:", "\"type\" beside \"anyOf\""),
-            (json!({"allOf": [true, true]}), "#:", "\"allOf\" of several"),
-            (json!({"$ref": "#/$defs/x"}), "#:", "\"#/$defs/x\""),
-            (json!({"$ref": "http://x/y"}), "#:", "expected a place in this schema"),
-            (json!({"type": "text"}), "#:", "expected one of object, array"),
-            (
-                json!({"type": "string", "minLength": -1}),
-                "#:",
-                "\"minLength\": expected a natural number, found -1",
-            ),
-            (json!({"type": "string", "minLength": 1, "pattern": "a"}), "#:", "beside each other"),
-            (json!({"type": "string", "format": "email"}), "#:", "found \"email\""),
-            (json!({"type": "string", "pattern": "a("}), "#:", "unclosed group"),
-            (json!({"type": "number", "minimum": 0.5}), "#:", "\"minimum\" of a number: expected an integer"),
-            (json!({"required": ["a"]}), "#:", "\"required\" names \"a\""),
-            (json!({"required": "a"}), "#:", "\"required\": expected a list"),
-            (json!({"properties": [1]}), "#:", "\"properties\": expected an object"),
-            (json!({"properties": {"a": 3}}), "#/properties/a:", "expected a schema"),
-            (json!({"enum": 3}), "#:", "\"enum\": expected a list"),
-            (json!({"type": "string", "enum": [1, null]}), "#:", "no value of \"enum\""),
-            (json!(7), "#:", "expected a schema"),
-        ] {
-            let e = problem(schema);
-            assert!(e.starts_with(&format!("JSON schema, {place}")) && e.contains(what), "{e}");
-        }
-        let e = problem(json!({"description": "x".repeat(300_000)}));
-        assert!(e.contains("bytes of JSON schema") && e.contains("262144"), "{e}");
-        let names: Map<String, Value> = (0..1100).map(|i| (format!("n{i}"), true.into())).collect();
-        assert!(problem(json!({"properties": names})).contains("at most 1024 members, found 1100"));
-    }
-
-    #[test]
-    fn annotations_ask_for_nothing() {
-        let schema = json!({"title": "t", "default": 3, "examples": [4], "$schema": "s", "type": ["integer", "null"], "maximum": 3, "minimum": 2});
-        check(schema, &["2", "3", "null"], &["4", "1"]);
-        check(json!({"enum": [1, 2, 3, "x"], "minimum": 2, "const": 2}), &["2"], &["1", "3", "\"x\""]);
-        check(json!({}), &["1", "{}", "[[[1]]]"], &["[[[[1]]]]"]);
-    }
-}
+mod tests;

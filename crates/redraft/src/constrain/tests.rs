@@ -207,3 +207,21 @@ fn replies_to_random_schemas_are_valid() {
     }
     assert!(impossible < n / 10, "{impossible} of the schemas have no reply");
 }
+
+#[test]
+fn canvases_that_take_too_long_are_refused_with_numbers() {
+    let v =
+        tokens::tests::vocabulary(&["a", "aa", "aaa", "aaaa", "aaaaa", "aaaaaa", "aaaaaaa", ""], &[7], None);
+    let c = Constraint::new(Language::Regex("a{0,8000}".into()), &v).unwrap();
+    let f = c.figures();
+    assert_eq!((f.states, f.labels), (8002, 8), "each length, and the end; each token, and the end");
+    // From each state to the seven after it, as far as there are some, and to the end; one more there.
+    let transitions = 7 * 8000 - 21 + 8001 + 1;
+    assert_eq!(f.transitions, transitions);
+    let rows = MAX_STEP_WORK / (transitions + 8);
+    assert_eq!(c.check(9000, rows), Ok(()));
+    let Err(ConstrainError::TooLarge { found, limit, .. }) = c.check(9000, rows + 1) else {
+        panic!("too long")
+    };
+    assert_eq!((found, limit), ((rows + 1) * (transitions + 8), MAX_STEP_WORK));
+}

@@ -35,7 +35,7 @@ pub(super) const NOWHERE: u32 = u32::MAX;
 pub struct Vocabulary {
     /// Number of ids.
     pub len: usize,
-    /// Tokens that are text, with their bytes.
+    /// Tokens that are text, each once, with their bytes.
     pub texts: Vec<(u32, Vec<u8>)>,
     /// Tokens that end an answer; none of them is text.
     pub end_ids: Vec<u32>,
@@ -43,6 +43,29 @@ pub struct Vocabulary {
     pub pad: Option<u32>,
     /// Decoding takes a space at the start of a text away.
     pub strips_space: bool,
+}
+
+impl Vocabulary {
+    /// Refuses ids that are none, and ids that would lead from a state to two others.
+    fn check(&self) -> Result<(), ConstrainError> {
+        let wrong = |problem| Err(ConstrainError::Vocabulary { len: self.len, problem });
+        let all = self.texts.iter().map(|(id, _)| id).chain(&self.end_ids).chain(&self.pad);
+        if let Some(id) = all.copied().find(|&id| id as usize >= self.len) {
+            return wrong(format!("expected ids below that, found {id}"));
+        }
+        let mut is_text = vec![false; self.len];
+        for (id, _) in &self.texts {
+            if std::mem::replace(&mut is_text[*id as usize], true) {
+                return wrong(format!("expected one text for each id, found two for {id}"));
+            }
+        }
+        match self.end_ids.iter().find(|&&id| is_text[id as usize]) {
+            Some(id) => {
+                wrong(format!("expected ends of an answer that are no text, found {id}, which is both"))
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 /// Tokens that lead from one state to another.
@@ -173,8 +196,10 @@ impl TokenAutomaton {
     /// The automaton over the tokens of a vocabulary.
     ///
     /// # Errors
-    /// [`ConstrainError::TooLarge`]; [`ConstrainError::Unwritable`] where no text of the language is made of tokens.
+    /// [`ConstrainError::TooLarge`]; [`ConstrainError::Vocabulary`]; [`ConstrainError::Unwritable`] where no text of the
+    /// language is made of tokens.
     pub(super) fn new(language: Automaton, v: &Vocabulary) -> Result<TokenAutomaton, ConstrainError> {
+        v.check()?;
         let automaton = if v.strips_space { language.after_space() } else { language };
         let tree = Tree::new(&v.texts);
         let mut path = vec![DEAD; tree.depth() + 1];
@@ -285,6 +310,11 @@ impl TokenAutomaton {
     /// Number of labels.
     pub(super) fn n_labels(&self) -> usize {
         self.label_starts.len() - 1
+    }
+
+    /// Number of classes of all labels together.
+    pub(super) fn n_in_labels(&self) -> usize {
+        self.label_classes.len()
     }
 
     /// Number of edges.
@@ -416,6 +446,29 @@ pub(super) mod tests {
         }
         assert_eq!(t.shortest[TokenAutomaton::START as usize], 0);
         assert_eq!(walk(&[0]).map(|s| t.shortest[s as usize]), Some(2), "b, c");
+    }
+
+    #[test]
+    fn vocabularies_that_contradict_themselves_are_refused() {
+        let good = vocabulary(&["a", "b", "", ""], &[2], Some(3));
+        let problem = |v: &Vocabulary| {
+            let a = Automaton::new(&Node::text("a")).unwrap();
+            TokenAutomaton::new(a, v).map(|_| ()).map_err(|e| e.to_string())
+        };
+        assert_eq!(problem(&good), Ok(()));
+        let texts = [&good.texts[..], &[(4, b"c".to_vec())]].concat();
+        let twice = [&good.texts[..], &[(1, b"c".to_vec())]].concat();
+        for (v, what) in [
+            (Vocabulary { texts, ..good.clone() }, "expected ids below that, found 4"),
+            (Vocabulary { end_ids: vec![2, 9], ..good.clone() }, "expected ids below that, found 9"),
+            (Vocabulary { pad: Some(4), ..good.clone() }, "expected ids below that, found 4"),
+            (Vocabulary { len: 1, ..good.clone() }, "expected ids below that, found 1"),
+            (Vocabulary { texts: twice, ..good.clone() }, "found two for 1"),
+            (Vocabulary { end_ids: vec![2, 0], ..good.clone() }, "found 0, which is both"),
+        ] {
+            let e = problem(&v).unwrap_err();
+            assert!(e.starts_with(&format!("vocabulary of {} ids: ", v.len)) && e.ends_with(what), "{e}");
+        }
     }
 
     #[test]

@@ -46,14 +46,14 @@ impl Constrained {
                 found: found.into(),
             })
         };
-        if !constraint.fits(model.shape().vocab_len, &request.end_ids) {
+        if !constraint.fits(model.shape().vocab_len, model.shape().noise, &request.end_ids) {
             return refused(
                 "vocabulary",
                 "the one that the language was compiled for",
                 "another, or other ends of the answer",
             );
         }
-        if request.end_ids.is_empty() {
+        if !constraint.has_ends() {
             return refused("ends", "a model that has a token for them", "none");
         }
         if !request.given.is_empty() {

@@ -29,7 +29,7 @@ const SMALL_BYTES: u64 = 64 << 20;
 pub struct MemoryEstimate {
     /// Keys and values of prompt and answer.
     pub kv_bytes: u64,
-    /// Intermediate results of the largest pass, and what the threads keep.
+    /// Intermediate results of the largest pass, what the threads keep, and the tables of a language.
     pub buffer_bytes: u64,
 }
 
@@ -121,14 +121,17 @@ pub(super) fn check(
         Reading::Cached => 0,
     };
     let logits = (open as u64).saturating_mul(4 * model.shape().vocab_len as u64);
-    if kv.max(logits) < SMALL_BYTES && model.weights_bytes() < SMALL_BYTES {
+    let rows = model.shape().canvases(request.prompt.len(), answer).largest();
+    let tables = request.constraint.as_ref().map_or(0, |c| c.table_bytes(rows)) as u64;
+    if kv.max(logits).max(tables) < SMALL_BYTES && model.weights_bytes() < SMALL_BYTES {
         return Ok(MemoryEstimate { kv_bytes: 0, buffer_bytes: 0 });
     }
     let ask = (request.sampler.create)(&request.params, request.profile).ask(0);
     // What holds an answer to a language looks at all logits.
     let ask = Ask { logits: ask.logits || request.constraint.is_some(), ..ask };
     let (prompt_len, full) = (request.prompt.len(), request.full_logits);
-    let need = MemoryEstimate::with(model, prompt_len, answer, (ask, request.cache), penalties, full)?;
+    let mut need = MemoryEstimate::with(model, prompt_len, answer, (ask, request.cache), penalties, full)?;
+    need.buffer_bytes = need.buffer_bytes.saturating_add(tables);
     let held = model.backend.seq_bytes(session.seq())? as u64;
     let available = available_memory().map(|bytes| bytes.saturating_sub(promised));
     check_against(model, need, held, (tokens, request.cache), available)?;
