@@ -45,7 +45,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "trace", run: trace, mutations: 300_000 },
     Target { name: "foreign", run: foreign, mutations: 60_000 },
     Target { name: "limits", run: limits, mutations: 200_000 },
-    Target { name: "constrain", run: constrain, mutations: 10_000 },
+    Target { name: "constrain", run: constrain, mutations: 4_000 },
     Target { name: "receipt", run: receipt, mutations: 100_000 },
     Target { name: "answer", run: answer, mutations: 50_000 },
     Target { name: "checkpoint", run: checkpoint, mutations: 20_000 },
