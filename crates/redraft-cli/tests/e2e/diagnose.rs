@@ -101,7 +101,7 @@ fn what_cannot_be_judged_is_refused() {
         (&[golden.as_str(), "--prompt-ids", "1,2"], "it has prompt_ids: leave out --prompt-ids"),
         (&[golden.as_str(), "--map", model.as_str()], "expected a map, a JSON object"),
         (&[golden.as_str(), "--limit", "0.5"], "expected a number in 1..=1000000"),
-        (&[golden.as_str(), "--computed-in", "f8"], "expected one of f32, llamacpp, bf16"),
+        (&[golden.as_str(), "--computed-in", "f8"], "expected one of f32, kv-f16, llamacpp, bf16"),
     ] {
         let run = redraft(&[&["diagnose", "-m", &model][..], args].concat());
         let text = &run.err;
