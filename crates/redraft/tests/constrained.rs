@@ -5,18 +5,15 @@
 
 mod common;
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use common::{commands, open, testdata};
+use common::{commands, open, run, testdata};
 use redraft::arch::{Noise, Reading};
 use redraft::compute::cpu::CpuLevel;
 use redraft::constrain::{Constraint, Language, Vocabulary};
-use redraft::engine::{
-    BlockCache, Event, Finish, Generation, Given, Philox, Request, Slot, default_max_tokens, generate,
-};
+use redraft::engine::{BlockCache, Event, Finish, Generation, Given, Request, Slot, default_max_tokens};
 use redraft::sampler::{PROFILES, SAMPLERS, SamplerSpec, profile, sampler};
-use redraft::{Error, LoadOptions, Model};
+use redraft::{LoadOptions, Model};
 use serde_json::{Value, json};
 
 /// One file of each family, those that read block by block in a folder of their own.
@@ -129,21 +126,6 @@ fn request(
         full_logits: false,
         interrupt: None,
     }
-}
-
-fn run(
-    model: &mut Model,
-    request: &Request,
-    on_event: &mut dyn FnMut(&Event<'_>),
-) -> Result<Generation, Error> {
-    let draws = Philox { seed: 3, vocab_len: model.shape().vocab_len as u32 };
-    let mut session = model.session().unwrap();
-    let done = generate(model, &mut session, request, &draws, &mut |e| {
-        on_event(e);
-        ControlFlow::Continue(())
-    });
-    model.close(session);
-    done
 }
 
 /// Samplers that fit a model and leave tokens at their places.

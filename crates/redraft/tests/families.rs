@@ -4,20 +4,17 @@
 
 mod common;
 
-use std::ops::ControlFlow;
-
-use common::{commands, config, exact, expand, f32_limits, family_cases, judge, open, with_metadata};
+use common::{commands, config, exact, expand, f32_limits, family_cases, judge, open, run, with_metadata};
 use redraft::arch::Noise;
 use redraft::compute::Precision;
 use redraft::engine::{
-    BlockCache, CanvasPass, Event, Generation, Given, MemoryEstimate, Philox, Request, Sampling, canvas_pass,
-    default_max_tokens, generate,
+    BlockCache, CanvasPass, Event, Given, MemoryEstimate, Request, Sampling, canvas_pass, default_max_tokens,
 };
 use redraft::gguf::DType;
 use redraft::receipt::{Check, ModelDigests, Receipt, StepRecorder};
 use redraft::sampler::{Ask, PROFILES, SAMPLERS, profile, sampler};
 use redraft::trace::{Bounds, GenerationRecorder, Limits, Recording, compare, like};
-use redraft::{Error, LoadOptions, Model};
+use redraft::{LoadOptions, Model};
 
 /// The files, and how many goldens each has.
 const FILES: [(&str, usize); 6] = [
@@ -85,25 +82,6 @@ fn request(model: &Model, name: &str, parameters: &[(&str, f64)], max_tokens: us
         full_logits: false,
         interrupt: None,
     }
-}
-
-fn draws(model: &Model) -> Philox {
-    Philox { seed: 3, vocab_len: model.shape().vocab_len as u32 }
-}
-
-fn run(
-    model: &mut Model,
-    request: &Request,
-    on_event: &mut dyn FnMut(&Event<'_>),
-) -> Result<Generation, Error> {
-    let draws = draws(model);
-    let mut session = model.session().unwrap();
-    let done = generate(model, &mut session, request, &draws, &mut |e| {
-        on_event(e);
-        ControlFlow::Continue(())
-    });
-    model.close(session);
-    done
 }
 
 /// Every sampler of masks with every family: positions are revealed once each (and changed again only by one that edits), no

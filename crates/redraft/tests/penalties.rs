@@ -8,15 +8,15 @@ mod common;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use common::{commands, config, f32_limits, open, testdata};
+use common::{commands, config, f32_limits, open, run, testdata};
 use redraft::arch::Noise;
 use redraft::compute::Numerics;
 use redraft::compute::cpu::CpuLevel;
-use redraft::engine::{BlockCache, Event, Finish, Generation, Philox, Request, StepEvent, generate};
+use redraft::engine::{BlockCache, Event, Finish, Philox, Request, StepEvent, generate};
 use redraft::receipt::{Check, ModelDigests, Receipt, StepRecorder};
 use redraft::sampler::{PROFILES, SAMPLERS, SamplerSpec, sampler};
 use redraft::trace::{GenerationRecorder, Limits, compare, like};
-use redraft::{Error, LoadOptions, Model};
+use redraft::{LoadOptions, Model};
 
 /// One file of each family, those that read block by block in a folder of their own.
 const FILES: [&str; 10] = [
@@ -75,21 +75,6 @@ fn request(model: &Model, spec: &'static SamplerSpec, drawn: bool, parameters: &
         full_logits: false,
         interrupt: None,
     }
-}
-
-fn run(
-    model: &mut Model,
-    request: &Request,
-    on_event: &mut dyn FnMut(&Event<'_>),
-) -> Result<Generation, Error> {
-    let draws = Philox { seed: 3, vocab_len: model.shape().vocab_len as u32 };
-    let mut session = model.session().unwrap();
-    let done = generate(model, &mut session, request, &draws, &mut |e| {
-        on_event(e);
-        ControlFlow::Continue(())
-    });
-    model.close(session);
-    done
 }
 
 /// Samplers that fit a model.

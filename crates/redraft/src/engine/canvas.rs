@@ -1,7 +1,8 @@
 //! Canvas passes: one or several sequences in one program.
 //!
-//! Sequences that share a pass share the unpacking of the weights, and have the bits that they have alone: what looks at
-//! more than one row looks at rows of one sequence.
+//! Sequences that share a pass share the unpacking of the layers' weights, and have the bits that they have alone: what looks
+//! at more than one row looks at rows of one sequence. Soft embeddings, and heads whose logits are not made as a whole, are
+//! computed sequence by sequence.
 
 use std::ops::Range;
 

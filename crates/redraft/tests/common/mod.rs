@@ -3,10 +3,11 @@
 #![allow(dead_code, reason = "each suite uses a part")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use redraft::compute::{Numerics, TapData, TapKey, Val};
-use redraft::engine::{Request, TapSink};
+use redraft::engine::{Event, Generation, Philox, Request, TapSink, generate};
 use redraft::gguf::{DType, Gguf, GgufWriter, Metadata, codec};
 use redraft::sampler::SamplerSpec;
 use redraft::trace::{Limits, Preset, TraceFile, compare, golden_name, like};
@@ -152,4 +153,20 @@ pub(crate) fn judge(model: &mut Model, file: &str, cases: &[(String, TraceFile)]
 /// Those of f32 arithmetic, with every golden result present.
 pub(crate) fn f32_limits() -> Limits {
     Limits { all: true, ..Preset::F32.into() }
+}
+
+/// The answer to a request in a session of its own, with seed 3.
+pub(crate) fn run(
+    model: &mut Model,
+    request: &Request,
+    on_event: &mut dyn FnMut(&Event<'_>),
+) -> Result<Generation, Error> {
+    let draws = Philox { seed: 3, vocab_len: model.shape().vocab_len as u32 };
+    let mut session = model.session().unwrap();
+    let done = generate(model, &mut session, request, &draws, &mut |e| {
+        on_event(e);
+        ControlFlow::Continue(())
+    });
+    model.close(session);
+    done
 }
