@@ -204,6 +204,65 @@ fn the_last_row_alone_is_compared_with_the_last_row() {
     assert_eq!((told(&d), d.taps.len()), ("rounding", 2), "{:?}", d.verdict);
 }
 
+/// The logits of the last row alone are those of another position. Where tokens may go to other experts that may happen to
+/// an honest program, and is said; else it is a mistake.
+#[test]
+fn a_mistake_in_one_row_is_seen_or_said() {
+    for (stem, experts) in [("dream-tiny.F16", false), ("llada-moe-tiny.BF16", true)] {
+        let golden =
+            TraceFile::open(&testdata().join(format!("oracle/cases/{stem}.forward.safetensors"))).unwrap();
+        let mut wanted = golden.clone();
+        wanted.tensors.retain(|name, _| !name.starts_with("logits_"));
+        let model = format!("oracle/models/{stem}.gguf");
+        let mut file = like(&mut open(&format!("{stem}.gguf"), &exact()), &wanted, None).unwrap();
+        file.tensors.insert("ids".into(), golden.tensors["ids"].clone());
+        let with_row = |tap: &str| {
+            let mut file = file.clone();
+            let t = file.tensors.get_mut(tap).unwrap();
+            let (cols, mut x) = (t.data.len() / t.shape[0], t.data.to_f64());
+            let last = x.len() - cols;
+            x.copy_within(..cols, last);
+            t.data = Elements::F64(x);
+            judged(&model, &file, None).unwrap()
+        };
+        let d = with_row("logits");
+        let tap = d.taps.iter().find(|t| t.name == "logits").unwrap();
+        assert_eq!((tap.far_rows, tap.rows, tap.rows_count), (1, 16, !experts), "{stem}");
+        assert_eq!(told(&d), if experts { "rounding" } else { "unexplained" }, "{stem}");
+        if let Verdict::Unexplained { look_at, first, .. } = &d.verdict {
+            assert!(first == "logits" && look_at.starts_with("1 of its 16 rows"), "{first}: {look_at}");
+        }
+        // Nobody's experts come before the first layer's attention.
+        assert_eq!(told(&with_row("Qcur-0")), "unexplained", "{stem}");
+    }
+}
+
+#[test]
+fn sums_behind_a_router_are_judged_as_far_as_half_of_the_rows_allow() {
+    let (stem, model) = ("llada-moe-tiny.BF16", "oracle/models/llada-moe-tiny.BF16.gguf");
+    let golden =
+        TraceFile::open(&testdata().join(format!("oracle/cases/{stem}.forward.safetensors"))).unwrap();
+    let mut wanted = golden.clone();
+    wanted.tensors.retain(|name, _| !name.starts_with("logits_"));
+    let file = like(&mut open(&format!("{stem}.gguf"), &exact()), &wanted, None).unwrap();
+    let told_with = |tap: &str, by: f64| {
+        let mut read = TraceFile::parse_any(text(&file).as_bytes(), "t", &NameMap::default()).unwrap();
+        read.tensors.insert("ids".into(), golden.tensors["ids"].clone());
+        let Some(Given::Printed(p)) = read.given.get_mut(tap) else { panic!("{tap} is printed") };
+        p.sum.as_mut().unwrap().0 +=
+            by * file.tensors[tap].data.to_f64().iter().map(|x| x * x).sum::<f64>().sqrt();
+        told(&judged(model, &read, None).unwrap()).to_string()
+    };
+    for (tap, by, expected) in [
+        ("logits", 0.0, "rounding"),
+        ("l_out-0", 2.0, "rounding"),
+        ("l_out-0", 5.0, "unexplained"),
+        ("ffn_inp-0", 0.5, "unexplained"),
+    ] {
+        assert_eq!(told_with(tap, by), expected, "{tap} {by}");
+    }
+}
+
 #[test]
 fn tensors_that_do_not_fit_are_named() {
     let golden = golden();

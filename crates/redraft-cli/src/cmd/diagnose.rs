@@ -151,6 +151,15 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
         }
     };
     opened.notes().iter().for_each(|note| out.warn(note));
+    let header = opened.sha256_header();
+    if golden.metadata.get("model_sha256_header").is_some_and(|theirs| *theirs != header) {
+        let theirs = golden.metadata.get("model").map_or("another", String::as_str);
+        out.warn(&format!(
+            "{}: it says that it was computed from another model file ({})",
+            golden.name,
+            Shown(theirs)
+        ));
+    }
     let name = opened.name().to_string();
     let gguf = opened.gguf().clone();
     drop(opened);
@@ -195,8 +204,17 @@ fn sentence(d: &Diagnosis, limit: f64) -> String {
     let by = d.rounding.name();
     match &d.verdict {
         Verdict::Rounding { worst, at } => {
+            let far = d.taps.iter().find(|tap| tap.far_rows > 0).map_or(String::new(), |tap| {
+                format!(
+                    "; {} of {} rows of {} are far away: tokens that go to other experts, or a mistake in these alone \
+                     (compare --rows worst shows them)",
+                    tap.far_rows,
+                    tap.rows,
+                    Shown(&tap.name)
+                )
+            });
             format!(
-                "theirs is rounding: within {worst:.2}x of the {by} floor at every tap (most at {})",
+                "theirs is rounding: within {worst:.2}x of the {by} floor at every tap (most at {}){far}",
                 Shown(at)
             )
         }
@@ -208,6 +226,9 @@ fn sentence(d: &Diagnosis, limit: f64) -> String {
             let rest =
                 format!("a model with that mistake is within {:.2}x of the floor at every tap", t.worst);
             format!("{left}{} explains it ({rest})", t.about)
+        }
+        Verdict::Unexplained { first, ratio, look_at } if ratio.is_nan() => {
+            format!("theirs is no rounding at {}: look at {look_at}", Shown(first))
         }
         Verdict::Unexplained { first, ratio, look_at } => {
             let (first, ratio) = (Shown(first), number(*ratio));
@@ -234,17 +255,14 @@ const FEW: usize = 3;
 const FEW_SKIPPED: usize = 8;
 
 fn text(d: &Diagnosis, args: &Args, sentence: &str) -> String {
-    // Without a cache its rounding is that of f32.
-    let of_cache = d.taps.iter().any(|t| t.floors[0] != t.floors[1]);
-    let kinds: Vec<Rounding> =
-        Rounding::ALL.into_iter().filter(|&r| r != Rounding::KvF16 || of_cache).collect();
+    let kinds: Vec<Rounding> = d.taps.first().map_or(Vec::new(), |t| t.floors.keys().copied().collect());
     let error = |x: f64| if x == 0.0 { "0".into() } else { format!("{x:.2e}") };
     let rows: Vec<Vec<String>> = d
         .taps
         .iter()
         .map(|tap| {
-            let mut row = vec![Shown(&tap.name).to_string(), error(tap.theirs)];
-            row.extend(kinds.iter().map(|&r| error(tap.floors[r as usize])));
+            let mut row = vec![Shown(&tap.name).to_string(), error(tap.theirs.median)];
+            row.extend(tap.floors.values().map(|floor| error(floor.median)));
             row.push(number(tap.ratio));
             row.push(if tap.leaves(args.limit) { "<-".into() } else { String::new() });
             row
@@ -253,9 +271,9 @@ fn text(d: &Diagnosis, args: &Args, sentence: &str) -> String {
     let mut heading = vec!["tap", "theirs"];
     heading.extend(kinds.iter().map(|r| r.name()));
     heading.extend(["ratio", ""]);
-    let mut s = table(&heading, &[1, 2, 3, 4, 5, 6][..kinds.len() + 2], &rows);
+    let mut s = table(&heading, &(1..kinds.len() + 3).collect::<Vec<_>>(), &rows);
     s.push_str(&format!(
-        "ratio: theirs over the floor of {}; distances are relative to the truth\n",
+        "ratio: theirs over the floor of {}; distances are relative to the truth, the median over the rows\n",
         d.rounding.name()
     ));
     for tap in &d.taps {

@@ -49,6 +49,35 @@ fn honest_numbers_are_rounding_and_mistakes_are_named() {
     assert!(text.contains("theirs leaves the f32 floor at Qcur-0"), "{text}");
 }
 
+/// Keys and values in blocks of 8 bits are a kind of their own, with activations in f32 or not.
+#[test]
+fn rounding_of_a_cache_is_rounding() {
+    let model = file("models/dg-tiny.Q4_K_M.gguf");
+    let golden = file("cases/dg-tiny.Q4_K_M.decode-sc.safetensors");
+    let dir = tempfile::tempdir().unwrap();
+    for (numerics, kv, kind) in [
+        ("exact", "f16", "kv-f16"),
+        ("exact", "i8", "kv-i8"),
+        ("fast", "f16", "llamacpp"),
+        ("fast", "i8", "llamacpp-kv-i8"),
+    ] {
+        let mine = dir.path().join(format!("{numerics}-{kv}.safetensors")).display().to_string();
+        let like = ["trace", "-q", "-m", &model, "--like", &golden, "-o", &mine];
+        ok(&[&like[..], &["--numerics", numerics, "--kv-type", kv]].concat());
+        let inputs = redraft::trace::TraceFile::open(golden.as_ref()).unwrap();
+        let mut theirs = redraft::trace::TraceFile::open(mine.as_ref()).unwrap();
+        for name in ["prompt_ids", "canvas_ids", "chunk_lengths", "sc_logits"] {
+            if let Some(t) = inputs.tensors.get(name) {
+                theirs.tensors.insert(name.into(), t.clone());
+            }
+        }
+        std::fs::write(&mine, theirs.to_bytes()).unwrap();
+        let v = json(&["diagnose", "-m", &model, &mine]);
+        assert_eq!((&v["verdict"]["kind"], &v["rounding"]), (&"rounding".into(), &kind.into()), "{v}");
+        assert!(v["taps"][0]["floors"][kind]["median"].is_f64(), "{v}");
+    }
+}
+
 #[test]
 fn files_of_other_programs_are_read() {
     let model = file("models/dream-tiny.F16.gguf");
@@ -101,7 +130,10 @@ fn what_cannot_be_judged_is_refused() {
         (&[golden.as_str(), "--prompt-ids", "1,2"], "it has prompt_ids: leave out --prompt-ids"),
         (&[golden.as_str(), "--map", model.as_str()], "expected a map, a JSON object"),
         (&[golden.as_str(), "--limit", "0.5"], "expected a number in 1..=1000000"),
-        (&[golden.as_str(), "--computed-in", "f8"], "expected one of f32, kv-f16, llamacpp, bf16"),
+        (
+            &[golden.as_str(), "--computed-in", "f8"],
+            "expected one of f32, kv-f16, kv-i8, llamacpp, llamacpp-kv-i8, bf16",
+        ),
     ] {
         let run = redraft(&[&["diagnose", "-m", &model][..], args].concat());
         let text = &run.err;

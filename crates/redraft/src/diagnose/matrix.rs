@@ -3,8 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
+use super::error::distance;
+use super::judge::{normed_last, shifted_logits};
 use super::*;
-use crate::trace::TraceFile;
+use crate::trace::is_input;
 
 fn testdata() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata")
@@ -133,7 +135,7 @@ fn tell(case: &(PathBuf, PathBuf)) -> (Table, usize) {
             let hidden = || {
                 d.taps.iter().all(|t| {
                     let moved = distance(file.tensors.get(&t.name), honest.tensors.get(&t.name));
-                    moved <= LIMIT * t.floors[d.rounding as usize]
+                    moved.ratio(t.floors[&d.rounding], t.rows_count) <= LIMIT
                 })
             };
             *cell = Some(match &d.verdict {

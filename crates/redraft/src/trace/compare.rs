@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
-use super::{Bounds, Given, Limits, Preset, Tensor, TraceFile, split_layer};
+use super::{Bounds, Given, Limits, Preset, Tensor, TraceFile, has_rows, split_layer};
 use crate::distribution::{divergence, largest};
 
 /// One compared tensor, or one row of it.
@@ -225,7 +225,15 @@ impl<'a> Pair<'a> {
             (_, Some(Given::Printed(p))) => p.pick(g).map(|g| (Cow::Owned(g), Cow::Borrowed(c))),
             _ => borrowed(g, c),
         };
-        let Some((golden, candidate)) = elements.filter(|(g, c)| g.data.len() == c.data.len()) else {
+        // The same numbers in other rows are other numbers.
+        let rows = |shape: &[usize]| shape.iter().copied().find(|&n| n != 1).unwrap_or(1);
+        let alike = |g: &Tensor| {
+            let flat = [of_g, of_c].iter().any(|given| matches!(given, Some(Given::Flat)));
+            flat || has_rows(shape_of(c, of_c), rows(shape_of(g, of_g)), g.data.len())
+        };
+        let whole = ![of_g, of_c].iter().any(|given| matches!(given, Some(Given::Printed(_))));
+        let fits = |g: &Tensor, c: &Tensor| g.data.len() == c.data.len() && (!whole || alike(g));
+        let Some((golden, candidate)) = elements.filter(|(g, c)| fits(g, c)) else {
             return Err(format!("shape {:?}, golden {:?}", shape_of(c, of_c), shape_of(g, of_g)));
         };
         let shape = match (of_g, of_c) {
@@ -233,7 +241,6 @@ impl<'a> Pair<'a> {
             (Some(Given::Flat), _) => shape_of(c, of_c),
             _ => shape_of(g, of_g),
         };
-        let whole = ![of_g, of_c].iter().any(|given| matches!(given, Some(Given::Printed(_))));
         Ok(Pair { golden, candidate, shape, whole })
     }
 }

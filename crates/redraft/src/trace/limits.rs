@@ -1,7 +1,8 @@
 //! Tolerances of a comparison: three presets, and limits of one's own by the names of tensors.
 
 use redraft_gguf::Shown;
-use serde::Deserialize;
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use super::{glob, split_layer};
 
@@ -98,8 +99,7 @@ impl Limits {
     /// What is wrong with it, in words.
     pub fn parse(json: &[u8]) -> Result<Vec<(String, OwnLimits)>, String> {
         let example = r#"expected {"PATTERN": {"one_minus_cos": X, "nmse": X, "max_abs": X}}"#;
-        let object: serde_json::Map<String, serde_json::Value> =
-            serde_json::from_slice(json).map_err(|e| format!("{e}: {example}"))?;
+        let Entries(object) = serde_json::from_slice(json).map_err(|e| format!("{e}: {example}"))?;
         let each = |(pattern, value): (String, serde_json::Value)| {
             let own =
                 OwnLimits::deserialize(value).map_err(|e| format!("{}: {e}: {example}", Shown(&pattern)))?;
@@ -110,6 +110,34 @@ impl Limits {
             Ok((pattern, own))
         };
         object.into_iter().map(each).collect()
+    }
+}
+
+/// The members of a JSON object in their order, none of them twice.
+struct Entries(Vec<(String, serde_json::Value)>);
+
+impl<'de> Deserialize<'de> for Entries {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Entries, D::Error> {
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
+            type Value = Entries;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Entries, M::Error> {
+                let mut entries: Vec<(String, serde_json::Value)> = Vec::new();
+                while let Some((name, value)) = map.next_entry::<String, _>()? {
+                    if entries.iter().any(|(other, _)| *other == name) {
+                        return Err(M::Error::custom(format!("{} stands twice", Shown(&name))));
+                    }
+                    entries.push((name, value));
+                }
+                Ok(Entries(entries))
+            }
+        }
+        from.deserialize_map(Object)
     }
 }
 
@@ -166,6 +194,7 @@ mod tests {
             (r#"{"l_out": {"nmse": -1}}"#, "l_out: a limit is a number of at least 0"),
             (r#"{"l_out": 1}"#, "l_out: invalid type"),
             ("{", "EOF"),
+            (r#"{"l_out": {"nmse": 1}, "l_out": {"nmse": 2}}"#, "l_out stands twice"),
         ] {
             let e = Limits::parse(json.as_bytes()).unwrap_err();
             assert!(e.contains(said), "{json}: {e}");

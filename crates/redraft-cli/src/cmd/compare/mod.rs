@@ -218,6 +218,11 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
             bail!("{}: no tensor is called {pattern}", args.golden.display());
         }
     }
+    for (pattern, _) in &limits.by_name {
+        if !golden.tensors.keys().any(|name| name_fits(pattern, name)) {
+            out.warn(&format!("--limits: {} fits the name of no tensor of the golden", Shown(pattern)));
+        }
+    }
     let report = compare(&golden, &candidate, &limits);
     let mut rows = match args.rows.is_some() || args.html.is_some() {
         true => compare_rows(&golden, &candidate, &limits),

@@ -105,18 +105,21 @@ fn read(bytes: &[u8], name: &str, map: &NameMap) -> Result<Option<TraceFile>, Er
 fn folder(path: &Path, map: &NameMap) -> Result<TraceFile, Error> {
     let wrong = |problem: String| Error::Golden { file: path.display().to_string(), problem };
     let entries = std::fs::read_dir(path).map_err(|e| wrong(format!("cannot be listed: {e}")))?;
-    let mut paths = Vec::new();
+    let (mut paths, mut all) = (Vec::new(), TraceFile::default());
     for entry in entries {
         let path = entry.map_err(|e| wrong(format!("cannot be listed: {e}")))?.path();
         if path.is_file() {
             paths.push(path);
+        } else {
+            let kind = if path.is_dir() { "is a folder" } else { "is no regular file" };
+            let name = path.display().to_string();
+            all.notes.push(format!("{} {kind}: not read", Shown(file_name(&name))));
         }
-        if paths.len() > MAX_FILES {
+        if paths.len() + all.notes.len() > MAX_FILES {
             return Err(wrong(format!("expected a folder of at most {MAX_FILES} files")));
         }
     }
     paths.sort();
-    let mut all = TraceFile::default();
     let (mut read_bytes, mut taken) = (0u64, 0u64);
     for path in &paths {
         let bytes = Bytes::open(path, &OpenOptions::default())?;

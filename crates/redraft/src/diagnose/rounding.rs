@@ -1,0 +1,107 @@
+//! The kinds of rounding that honest programs do.
+
+use redraft_compute::{KvType, Numerics, Precision};
+use serde::Serialize;
+
+use super::error::Apart;
+use crate::LoadOptions;
+
+/// A kind of rounding that honest programs do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum Rounding {
+    /// f32 throughout.
+    #[serde(rename = "f32")]
+    F32,
+    /// f32 with keys and values in f16, in models that have a cache.
+    #[serde(rename = "kv-f16")]
+    KvF16,
+    /// f32 with keys and values in blocks of 8 bits, in models that have a cache.
+    #[serde(rename = "kv-i8")]
+    KvI8,
+    /// llama.cpp's: activations of 8 bits beside quantized weights and of 16 bits beside those of 16, keys and values
+    /// in f16.
+    #[serde(rename = "llamacpp")]
+    LlamaCpp,
+    /// The same with keys and values in blocks of 8 bits, in models that have a cache.
+    #[serde(rename = "llamacpp-kv-i8")]
+    LlamaCppKvI8,
+    /// PyTorch's with tensors in bfloat16.
+    #[serde(rename = "bf16")]
+    Bf16,
+}
+
+impl Rounding {
+    /// From the finest to the coarsest.
+    pub const ALL: [Rounding; 6] = [
+        Rounding::F32,
+        Rounding::KvF16,
+        Rounding::KvI8,
+        Rounding::LlamaCpp,
+        Rounding::LlamaCppKvI8,
+        Rounding::Bf16,
+    ];
+
+    /// `f32`, `kv-f16`, `kv-i8`, `llamacpp`, `llamacpp-kv-i8`, `bf16`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Rounding::F32 => "f32",
+            Rounding::KvF16 => "kv-f16",
+            Rounding::KvI8 => "kv-i8",
+            Rounding::LlamaCpp => "llamacpp",
+            Rounding::LlamaCppKvI8 => "llamacpp-kv-i8",
+            Rounding::Bf16 => "bf16",
+        }
+    }
+
+    /// Whether it is one of a cache alone: without a cache it is another kind.
+    pub fn is_of_cache(self) -> bool {
+        matches!(self, Rounding::KvF16 | Rounding::KvI8 | Rounding::LlamaCppKvI8)
+    }
+
+    /// How a model computes that rounds like this: with a cache of keys and values or without.
+    pub fn computing(self, has_cache: bool) -> (Precision, Numerics, KvType) {
+        let (precision, numerics, kv_type) = match self {
+            Rounding::F32 => (Precision::F32, Numerics::Exact, KvType::F32),
+            Rounding::KvF16 => (Precision::F32, Numerics::Exact, KvType::F16),
+            Rounding::KvI8 => (Precision::F32, Numerics::Exact, KvType::I8),
+            Rounding::LlamaCpp => (Precision::F32, Numerics::Fast, KvType::F16),
+            Rounding::LlamaCppKvI8 => (Precision::F32, Numerics::Fast, KvType::I8),
+            Rounding::Bf16 => (Precision::Bf16, Numerics::Exact, KvType::F32),
+        };
+        (precision, numerics, if has_cache { kv_type } else { KvType::F32 })
+    }
+
+    /// The same as options of a model.
+    pub fn options(self, base: &LoadOptions, has_cache: bool) -> LoadOptions {
+        let (precision, numerics, kv_type) = self.computing(has_cache);
+        LoadOptions { backend: "auto".into(), precision, numerics: Some(numerics), kv_type, ..base.clone() }
+    }
+
+    /// The smallest floor there is: the error of a number that is rounded once. Where a program of ours is exact by chance
+    /// (embeddings in 16 bits are in f32), another honest one need not be.
+    pub(super) fn unit(self) -> f64 {
+        match self {
+            Rounding::F32 | Rounding::KvF16 | Rounding::KvI8 => 2f64.powi(-24),
+            Rounding::LlamaCpp | Rounding::LlamaCppKvI8 => 2f64.powi(-12),
+            Rounding::Bf16 => 2f64.powi(-9),
+        }
+    }
+}
+
+/// How many times better than a kind of rounding theirs must be not to be of that kind, at the first tap that the kind moves or
+/// at most taps: a program does not begin to round in the middle.
+const TOO_GOOD: f64 = 10.0;
+
+/// Whether theirs is too good for a kind of rounding. Of each tap in execution order: their distance from the truth, that of an
+/// honest program, and the smallest floor there is.
+pub(super) fn too_good(taps: impl Iterator<Item = (Apart, Apart, f64)>) -> bool {
+    let (mut n, mut better, mut first) = (0usize, 0usize, None);
+    for (theirs, honest, unit) in taps {
+        let here = theirs.median * TOO_GOOD < honest.median.max(unit);
+        (n, better) = (n + 1, better + usize::from(here));
+        if honest.median > unit {
+            first = first.or(Some(here));
+        }
+    }
+    first == Some(true) || 2 * better > n
+}
