@@ -334,6 +334,8 @@ impl Worker {
             profile: &PROFILES[0],
             end_ids: facts.end_ids.clone(),
             ban: Vec::new(),
+            bias: Vec::new(),
+            logprobs: None,
             given: Given::default(),
             constraint: work.constraint.clone(),
             self_conditioning: true,
@@ -353,8 +355,7 @@ impl Worker {
         if tokens > request.context_len || prompt_len == 0 {
             return Ok(Some(0));
         }
-        let ask = (request.sampler.create)(&request.params, request.profile).ask(0);
-        let ask = Ask { logits: ask.logits || request.constraint.is_some(), ..ask };
+        let ask = request.ask();
         let need = MemoryEstimate::of(&mut self.model, prompt_len, answer, ask, request.cache)?;
         let kv = usize::try_from(need.kv_bytes).unwrap_or(usize::MAX);
         let to_come = |r: &Running| r.kv_bytes.saturating_sub(kv_bytes(&self.model, r.held_tokens)) as u64;
