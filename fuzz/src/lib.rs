@@ -146,6 +146,8 @@ pub fn model(data: &[u8]) {
         params,
         end_ids: model.tokenizer().end_ids(),
         ban: Vec::new(),
+        bias: Vec::new(),
+        logprobs: None,
         self_conditioning: true,
         given: redraft::engine::Given::default(),
         constraint: None,

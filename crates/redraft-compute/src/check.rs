@@ -261,6 +261,12 @@ fn check_penalty(op: &'static str, by: &Penalty, rows: usize, vocab: usize) -> R
             return Err(wrong(op, what, format!("ascending ids in 0..{vocab}"), format!("{ids:?}")));
         }
     }
+    let ascending = by.bias.windows(2).all(|w| w[0].0 < w[1].0);
+    let fits = |&(id, x): &(u32, f64)| (id as usize) < vocab && x.abs() <= 1e30;
+    if !ascending || !by.bias.iter().all(fits) {
+        let expected = format!("ascending ids in 0..{vocab} with numbers in -1e30..=1e30");
+        return Err(wrong(op, "bias", expected, format!("{:?}", by.bias)));
+    }
     by.row_bans.iter().try_for_each(|b| eq(op, "flags of a ban", rows, b.rows.len()))?;
     // Neighbouring rows mostly have the same bans.
     let here = |row: usize| by.row_bans.iter().map(move |b| b.rows[row]);

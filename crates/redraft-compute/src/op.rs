@@ -422,9 +422,11 @@ pub struct Restrict {
     pub out: Val,
 }
 
-/// What is taken off logits, and of which ids.
+/// What is added to logits and taken off them, and of which ids.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Penalty {
+    /// Ids in ascending order, and what is added to their logits before all else.
+    pub bias: Vec<(u32, f64)>,
     /// Ids that were seen, ascending.
     pub seen: Vec<u32>,
     /// For each row the id of `seen` that does not count as seen there, if there is one.

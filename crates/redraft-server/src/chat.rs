@@ -4,149 +4,112 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use redraft::chat::{Content, Message};
-use redraft::constrain::Language;
+use redraft::constrain::{Function, Language};
 use redraft::sampler::SamplerSpec;
 use serde_json::{Map, Value};
 
 use crate::app::App;
+use crate::conversation::{Choice, Common, Conversation, Held, Tool};
 use crate::error::ApiError;
 use crate::facts::Facts;
-use crate::fields::{Fields, Sampling, Stream, kind, stops};
-use crate::reply::{Reply, aside};
-use crate::worker::Work;
+use crate::fields::{Fields, Stream, kind, stops};
+use crate::openai::OpenAi;
+use crate::reply::{aside, send};
 
 /// Choices of one request at most.
 pub(crate) const MOST_CHOICES: usize = 8;
 
+/// Most likely tokens that are told beside each token at most.
+const MOST_LOGPROBS: usize = 20;
+
 /// Who may speak.
 const ROLES: [&str; 5] = ["system", "developer", "user", "assistant", "tool"];
 
-/// A request that has been read, and not yet been made a prompt of.
-struct Chat {
-    messages: Vec<Message>,
-    tools: Option<Value>,
-    thinking: Option<bool>,
-    language: Option<Language>,
-    max_tokens: Option<usize>,
-    n: usize,
-    stream: Stream,
-    common: Common,
-}
-
-/// What both ways to ask for text have.
-pub(crate) struct Common {
-    pub(crate) sampling: Sampling,
-    pub(crate) seed: u64,
-    pub(crate) stop: Vec<String>,
-}
-
-impl Common {
-    /// `own`: the sampler where nobody asks for another.
-    pub(crate) fn take(
-        fields: &mut Fields,
-        facts: &Facts,
-        own: &'static SamplerSpec,
-    ) -> Result<Common, ApiError> {
-        if let Some(model) = fields.string("model")?
-            && model != facts.id
-        {
-            let e = fields.error("model", "this server has no such model; /v1/models says which it has");
-            return Err(ApiError { status: axum::http::StatusCode::NOT_FOUND, ..e }.code("model_not_found"));
-        }
-        let seed = fields.read("seed", "a whole number from 0 on", Value::as_u64)?.unwrap_or(0);
-        let stop = stops(fields)?;
-        let sampling = Sampling::take(fields, &facts.fit(), own)?;
-        fields.string("user")?;
-        fields.only("frequency_penalty", &[0.into()])?;
-        fields.only("logit_bias", &[Value::Object(Map::new())])?;
-        Ok(Common { sampling, seed, stop })
-    }
-
-    /// The work for each choice, in turn with the seeds from the one that was asked for.
-    pub(crate) fn works(self, n: usize, one: impl Fn(u64, &Common) -> Work) -> Vec<Work> {
-        (0..n as u64).map(|i| one(self.seed.wrapping_add(i), &self)).collect()
-    }
-}
-
 /// Answers a request.
 pub(crate) async fn answer(app: Arc<App>, body: Value) -> Result<Response, ApiError> {
-    let chat = Chat::read(body, &app.facts)?;
+    let (chat, stream) = read(body, &app.facts)?;
     let places = app.places(chat.n)?;
-    let stream = chat.stream;
     let facts = Arc::clone(&app.facts);
     // The places go along, so that no more is prepared at once than there are.
     let (works, places) = aside(move || Ok((chat.works(&facts)?, places))).await?;
-    let reply = Reply::new(&app, true, stream, String::new());
+    let form = OpenAi::new(&app, true, stream, String::new());
     let answers = app.ask(works, places).await?;
-    reply.send(answers).await
+    send(form, answers, stream.on).await
 }
 
-impl Chat {
-    fn read(body: Value, facts: &Facts) -> Result<Chat, ApiError> {
-        let mut fields = Fields::new(body, "")?;
-        let common = Common::take(&mut fields, facts, facts.own)?;
-        let stream = Stream::take(&mut fields)?;
-        let n = fields.count("n", MOST_CHOICES)?.unwrap_or(1);
-        let messages = messages(&mut fields)?;
-        let most = fields.count("max_completion_tokens", usize::MAX)?;
-        let legacy = fields.count("max_tokens", usize::MAX)?;
-        if most.is_some() && legacy.is_some() && most != legacy {
-            return Err(fields.error("max_tokens", "max_completion_tokens says something else"));
-        }
-        let language = language(&mut fields)?;
-        let tools = tools(&mut fields, facts)?;
-        if tools.is_some() && language.is_some() {
-            let message = "not together with tools: a reply of that form cannot call one";
-            return Err(fields.error("response_format", message));
-        }
-        let mut thinking = None;
-        if let Some(options) = fields.take("chat_template_kwargs") {
-            let mut options = Fields::new(options, "chat_template_kwargs")?;
-            thinking = options.flag("enable_thinking")?;
-            options.finish()?;
-        }
-        if let Some(metadata) = fields.take("metadata")
-            && !metadata.is_object()
-        {
-            return Err(fields.error("metadata", "expected an object"));
-        }
-        for (name, neutral) in [("logprobs", false), ("store", false), ("parallel_tool_calls", true)] {
-            fields.only(name, &[neutral.into()])?;
-        }
-        fields.only("modalities", &[serde_json::json!(["text"])])?;
-        fields.finish()?;
-        let max_tokens = most.or(legacy);
-        Ok(Chat { messages, tools, thinking, language, max_tokens, n, stream, common })
+/// Reads a request.
+fn read(body: Value, facts: &Facts) -> Result<(Conversation, Stream), ApiError> {
+    let mut fields = Fields::new(body, "")?;
+    let mut held = language(&mut fields)?;
+    let (tools, calls) = tools(&mut fields, facts)?;
+    if let (Some(_), Some(held)) = (&tools, &held) {
+        return Err(fields.error(held.field, "not together with tools: a reply of that form cannot call one"));
     }
+    held = held.or(calls);
+    // What holds a reply to a language does not let its tokens move.
+    let own = if held.is_some() { facts.in_place } else { facts.own };
+    let mut common = openai(&mut fields, facts, own)?;
+    let stream = Stream::take(&mut fields)?;
+    let n = fields.count("n", MOST_CHOICES)?.unwrap_or(1);
+    let messages = messages(&mut fields)?;
+    let most = fields.count("max_completion_tokens", usize::MAX)?;
+    let legacy = fields.count("max_tokens", usize::MAX)?;
+    if most.is_some() && legacy.is_some() && most != legacy {
+        return Err(fields.error("max_tokens", "max_completion_tokens says something else"));
+    }
+    let logprobs = fields.flag("logprobs")?.unwrap_or(false);
+    let top = fields.natural("top_logprobs", MOST_LOGPROBS)?;
+    if top.is_some_and(|top| top > 0) && !logprobs {
+        return Err(fields.error("top_logprobs", "allowed only with logprobs = true"));
+    }
+    common.logprobs = logprobs.then_some(top.unwrap_or(0));
+    let mut thinking = None;
+    if let Some(options) = fields.take("chat_template_kwargs") {
+        let mut options = Fields::new(options, "chat_template_kwargs")?;
+        thinking = options.flag("enable_thinking")?;
+        options.finish()?;
+    }
+    if let Some(metadata) = fields.take("metadata")
+        && !metadata.is_object()
+    {
+        return Err(fields.error("metadata", "expected an object"));
+    }
+    fields.only("store", &[false.into()])?;
+    fields.only("modalities", &[serde_json::json!(["text"])])?;
+    fields.finish()?;
+    let (max_tokens, drafts) = (most.or(legacy), stream.drafts);
+    Ok((Conversation { messages, tools, thinking, held, max_tokens, n, drafts, common }, stream))
+}
 
-    /// Makes a prompt of the messages, and compiles the form of the reply.
-    fn works(self, facts: &Facts) -> Result<Vec<Work>, ApiError> {
-        let mut options = facts.options.clone();
-        options.enable_thinking = self.thinking;
-        let mut prompt = facts.template.render(&self.messages, &options).map_err(redraft::Error::from)?;
-        if let Some(tools) = self.tools {
-            options.tools = Some(tools);
-            let with = facts.template.render(&self.messages, &options).map_err(redraft::Error::from)?;
-            if with == prompt {
-                return Err(ApiError::field("tools", "the chat template of this model leaves tools out"));
-            }
-            prompt = with;
-        }
-        let prompt = facts.tokenizer.encode_prompt(&prompt).map_err(redraft::Error::from)?;
-        let constraint = self.language.map(|language| facts.constraint(language)).transpose()?;
-        let (max_tokens, drafts) = (self.max_tokens, self.stream.drafts);
-        Ok(self.common.works(self.n, |seed, common| Work {
-            prompt: prompt.clone(),
-            max_tokens,
-            seed,
-            sampler: common.sampling.sampler,
-            overrides: common.sampling.overrides.clone(),
-            constraint: constraint.clone(),
-            stop: common.stop.clone(),
-            drafts,
-            chat: true,
-            fill: None,
-        }))
+/// What both of OpenAI's older ways to ask for text have.
+pub(crate) fn openai(
+    fields: &mut Fields,
+    facts: &Facts,
+    own: &'static SamplerSpec,
+) -> Result<Common, ApiError> {
+    let known = ["temperature", "top_p", "top_k", "presence_penalty"];
+    let mut common = Common::take(fields, facts, own, &known)?;
+    common.stop = stops(fields, "stop", 4)?;
+    common.bias = bias(fields, facts.shape.vocab_len)?;
+    fields.string("user")?;
+    fields.only("frequency_penalty", &[0.into()])?;
+    Ok(common)
+}
+
+/// `logit_bias`: an object of token ids and numbers.
+fn bias(fields: &mut Fields, vocab_len: usize) -> Result<Vec<(u32, f64)>, ApiError> {
+    let id = |name: &str| name.parse::<u32>().ok().filter(|&id| (id as usize) < vocab_len);
+    let x = |x: &Value| x.as_f64().filter(|x| (-100.0..=100.0).contains(x));
+    let expected = format!("an object of token ids below {vocab_len}, each once, with numbers in -100..=100");
+    let bias = fields.read("logit_bias", &expected, |v| {
+        v.as_object()?.iter().map(|(name, value)| Some((id(name)?, x(value)?))).collect::<Option<Vec<_>>>()
+    })?;
+    let mut bias = bias.unwrap_or_default();
+    bias.sort_unstable_by_key(|&(id, _)| id);
+    // Names can differ and be the same number.
+    match bias.windows(2).all(|w| w[0].0 < w[1].0) {
+        true => Ok(bias),
+        false => Err(fields.error("logit_bias", format_args!("expected {expected}"))),
     }
 }
 
@@ -232,8 +195,34 @@ fn call(mut fields: Fields) -> Result<Value, ApiError> {
     Ok(serde_json::json!({"id": id, "type": "function", "function": function}))
 }
 
+/// What the reply must be: `response_format`, or `structured_outputs`, which vLLM has.
+fn language(fields: &mut Fields) -> Result<Option<Held>, ApiError> {
+    let format = response_format(fields)?.map(|language| Held { language, field: "response_format" });
+    let Some(given) = fields.take("structured_outputs") else { return Ok(format) };
+    let mut given = Fields::new(given, "structured_outputs")?;
+    let schema = given.take("json").map(|schema| match schema {
+        Value::String(text) => serde_json::from_str(&text)
+            .map(Language::JsonSchema)
+            .map_err(|e| given.error("json", format_args!("expected a JSON schema: {e}"))),
+        schema => Ok(Language::JsonSchema(schema)),
+    });
+    let regex = given.string("regex")?.map(Language::Regex);
+    let texts =
+        |v: &Value| v.as_array()?.iter().map(|v| v.as_str().map(str::to_owned)).collect::<Option<_>>();
+    let choice = given.read("choice", "a list of texts", texts)?.map(Language::Choices);
+    let mut all: Vec<Language> = schema.transpose()?.into_iter().chain(regex).chain(choice).collect();
+    given.finish()?;
+    let (Some(language), true) = (all.pop(), all.is_empty()) else {
+        return Err(fields.error("structured_outputs", "expected one of json, regex and choice"));
+    };
+    match format {
+        Some(_) => Err(fields.error("structured_outputs", "not together with response_format")),
+        None => Ok(Some(Held { language, field: "structured_outputs" })),
+    }
+}
+
 /// `response_format`.
-fn language(fields: &mut Fields) -> Result<Option<Language>, ApiError> {
+fn response_format(fields: &mut Fields) -> Result<Option<Language>, ApiError> {
     let Some(format) = fields.take("response_format") else { return Ok(None) };
     let mut format = Fields::new(format, "response_format")?;
     let kind = format.string("type")?.unwrap_or_default();
@@ -258,36 +247,59 @@ fn language(fields: &mut Fields) -> Result<Option<Language>, ApiError> {
     Ok(language)
 }
 
-/// `tools` and `tool_choice`.
-fn tools(fields: &mut Fields, facts: &Facts) -> Result<Option<Value>, ApiError> {
-    let tools = match fields.take("tools") {
-        None => None,
-        Some(Value::Array(tools)) if tools.is_empty() => None,
-        Some(tools @ Value::Array(_)) => Some(tools),
+/// `tools`, `tool_choice` and `parallel_tool_calls`: what goes into the prompt, and what the reply is held to.
+fn tools(fields: &mut Fields, facts: &Facts) -> Result<(Option<Value>, Option<Held>), ApiError> {
+    let all = match fields.take("tools") {
+        None => Vec::new(),
+        Some(Value::Array(all)) => all,
         Some(other) => {
             return Err(fields.error("tools", format_args!("expected a list, found {}", kind(&other))));
         }
     };
-    for (i, tool) in tools.iter().flat_map(|t| t.as_array().into_iter().flatten()).enumerate() {
-        let named = tool["type"] == "function" && tool["function"]["name"].is_string();
-        if !named {
-            let message = "expected {\"type\": \"function\", \"function\": {\"name\": …}}";
-            return Err(fields.error(&format!("tools[{i}]"), message));
-        }
-    }
-    let choice = fields.take("tool_choice");
-    match choice.as_ref().map(|c| c.as_str()) {
-        None | Some(Some("auto")) => {}
-        Some(Some("none")) => return Ok(None),
-        _ => {
-            let message = "expected auto or none: this server cannot make a model call a tool";
-            return Err(fields.error("tool_choice", message));
-        }
-    }
-    if tools.is_some() && !facts.reads_calls {
-        return Err(fields.error("tools", "this model has no form for calls that this server can read"));
-    }
-    Ok(tools)
+    let tool = |(i, shown): (usize, Value)| tool(&format!("tools[{i}]"), shown);
+    let tools = all.into_iter().enumerate().map(tool).collect::<Result<Vec<_>, _>>()?;
+    let choice = match fields.take("tool_choice") {
+        None => Choice::Auto,
+        Some(choice) => match choice.as_str() {
+            Some("auto") => Choice::Auto,
+            Some("none") => Choice::None,
+            Some("required") => Choice::Any,
+            _ => {
+                let wrong = || {
+                    let expected = "expected auto, none, required or {\"type\": \"function\", \"function\": {\"name\": …}}";
+                    ApiError::field("tool_choice", expected)
+                };
+                let mut choice = Fields::new(choice, "tool_choice").map_err(|_| wrong())?;
+                choice.string("type")?.filter(|t| t == "function").ok_or_else(wrong)?;
+                let mut function =
+                    Fields::new(choice.take("function").ok_or_else(wrong)?, "tool_choice.function")?;
+                let name = function.string("name")?.ok_or_else(wrong)?;
+                function.finish()?;
+                choice.finish()?;
+                Choice::One(name)
+            }
+        },
+    };
+    let several = fields.flag("parallel_tool_calls")?;
+    choice.of(tools, (several, "parallel_tool_calls"), facts)
+}
+
+/// A tool, whose description goes into the prompt as it is.
+fn tool(path: &str, shown: Value) -> Result<Tool, ApiError> {
+    let wrong = || {
+        let expected = "expected {\"type\": \"function\", \"function\": {\"name\": …}}";
+        ApiError::field(path, expected)
+    };
+    let mut tool = Fields::new(shown.clone(), path)?;
+    tool.string("type")?.filter(|t| t == "function").ok_or_else(wrong)?;
+    let mut function = Fields::new(tool.take("function").ok_or_else(wrong)?, &tool.name("function"))?;
+    tool.finish()?;
+    let name = function.string("name")?.ok_or_else(wrong)?;
+    function.string("description")?;
+    let parameters = function.take("parameters");
+    let strict = function.flag("strict")?.unwrap_or(false).then(|| function.name("strict"));
+    function.finish()?;
+    Ok(Tool { function: Function { name, parameters }, shown, strict })
 }
 
 #[cfg(test)]
@@ -309,9 +321,9 @@ mod tests {
             json!({"messages": [{"role": "user", "content": "x"}], "tools": [tool], "max_tokens": 3})
         };
         let param = |e: ApiError| e.param.unwrap();
-        assert_eq!(Chat::read(body(), &facts).map(|_| ()).map_err(param), Err("tools".into()));
-        facts.reads_calls = true;
-        let works = |facts: &Facts| Chat::read(body(), facts).unwrap().works(facts);
+        assert_eq!(super::read(body(), &facts).map(|_| ()).map_err(param), Err("tools".into()));
+        facts.calls = Some("gemma4");
+        let works = |facts: &Facts| super::read(body(), facts).unwrap().0.works(facts);
         assert_eq!(works(&facts).map(|_| ()).map_err(param), Err("tools".into()));
         let source = "{% for t in tools %}tool: {{ t.function.name }};{% endfor %}{{ messages[0].content }}";
         facts.template = redraft::chat::ChatTemplate::from_source(source).unwrap();

@@ -8,12 +8,17 @@ use redraft::tokenizer::Specials;
 use serde_json::Value;
 
 use crate::app::App;
-use crate::chat::{Common, MOST_CHOICES};
+use crate::chat::{MOST_CHOICES, openai};
+use crate::conversation::Common;
 use crate::error::ApiError;
 use crate::facts::Facts;
 use crate::fields::{Fields, Stream};
-use crate::reply::{Reply, aside};
+use crate::openai::OpenAi;
+use crate::reply::{aside, send};
 use crate::worker::Work;
+
+/// Most likely tokens that are told beside each token at most.
+const MOST_LOGPROBS: usize = 5;
 
 /// What the text is.
 enum Prompt {
@@ -38,9 +43,9 @@ pub(crate) async fn answer(app: Arc<App>, body: Value) -> Result<Response, ApiEr
     let (stream, facts) = (completion.stream, Arc::clone(&app.facts));
     let made = aside(move || Ok((completion.works(&facts)?, places)));
     let ((works, echo), places) = made.await?;
-    let reply = Reply::new(&app, false, stream, echo);
+    let form = OpenAi::new(&app, false, stream, echo);
     let answers = app.ask(works, places).await?;
-    reply.send(answers).await
+    send(form, answers, stream.on).await
 }
 
 impl Completion {
@@ -48,7 +53,7 @@ impl Completion {
         let mut fields = Fields::new(body, "")?;
         let suffix = fields.string("suffix")?.filter(|s| !s.is_empty());
         let own = if suffix.is_some() { facts.in_place } else { facts.own };
-        let common = Common::take(&mut fields, facts, own)?;
+        let mut common = openai(&mut fields, facts, own)?;
         let stream = Stream::take(&mut fields)?;
         let n = fields.count("n", MOST_CHOICES)?.unwrap_or(1);
         let expected = "a text, or a list of token ids of the model";
@@ -74,7 +79,10 @@ impl Completion {
             return Err(fields.error("diffusion.sampler", message));
         }
         fields.only("best_of", &[1.into()])?;
-        fields.only("logprobs", &[])?;
+        common.logprobs = fields.natural("logprobs", MOST_LOGPROBS)?;
+        if common.logprobs.is_some() && (echo || suffix.is_some()) {
+            return Err(fields.error("logprobs", "not together with echo or suffix"));
+        }
         fields.finish()?;
         Ok(Completion { prompt, suffix, max_tokens, echo, n, stream, common })
     }
@@ -109,6 +117,8 @@ impl Completion {
             sampler: common.sampling.sampler,
             overrides: common.sampling.overrides.clone(),
             constraint: None,
+            bias: common.bias.clone(),
+            logprobs: common.logprobs,
             stop: common.stop.clone(),
             // The gap is told as a whole.
             drafts: stream.drafts && fill.is_none(),

@@ -72,6 +72,8 @@ impl ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = (self.status, Json(self.body())).into_response();
+        // For APIs that have another form.
+        response.extensions_mut().insert(self.clone());
         let headers = response.headers_mut();
         match self.status {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
@@ -114,7 +116,7 @@ impl From<Error> for ApiError {
                     format!("the shortest reply of that form has {needed} tokens, found {available}"),
                 )
             }
-            Error::Constrain(e) => ApiError::field("response_format", e),
+            Error::Constrain(e) => ApiError::new(StatusCode::BAD_REQUEST, e.to_string()),
             Error::Fill(e) => ApiError::field("suffix", e),
             Error::Tokenizer(e) => ApiError::new(StatusCode::BAD_REQUEST, e.to_string()),
             Error::Interrupted | Error::Compute(ComputeError::Interrupted) => ApiError::closing(),

@@ -28,8 +28,8 @@ pub(crate) struct Facts {
     pub(crate) samplers: Vec<(&'static SamplerSpec, Params)>,
     pub(crate) template: ChatTemplate,
     pub(crate) options: RenderOptions,
-    /// Whether what the model writes can be read as calls of tools.
-    pub(crate) reads_calls: bool,
+    /// The format in which the model writes calls of tools, where it has one that can be read.
+    pub(crate) calls: Option<&'static str>,
 }
 
 impl Facts {
@@ -57,7 +57,7 @@ impl Facts {
             samplers,
             template,
             options,
-            reads_calls: OutputFormat::of(&tokenizer).is_some(),
+            calls: OutputFormat::of(&tokenizer).map(|f| f.name),
             tokenizer,
             shape,
         })

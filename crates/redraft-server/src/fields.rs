@@ -68,6 +68,13 @@ impl Fields {
         })
     }
 
+    /// A whole number of at least 0.
+    pub(crate) fn natural(&mut self, name: &str, most: usize) -> Result<Option<usize>, ApiError> {
+        self.read(name, format_args!("a whole number in 0..={most}"), |v| {
+            usize::try_from(v.as_u64()?).ok().filter(|n| *n <= most)
+        })
+    }
+
     pub(crate) fn number(&mut self, name: &str, min: f64, max: f64) -> Result<Option<f64>, ApiError> {
         let range = Range::Float { min, max };
         self.read(name, range, |v| v.as_f64().filter(|x| range.contains(*x)))
@@ -121,12 +128,13 @@ pub(crate) struct Sampling {
 }
 
 impl Sampling {
-    /// Takes the fields that say it: those of chat APIs, and `diffusion` with a sampler of `fit` and its parameters, which
+    /// Takes the fields that say it: those of `asked`, and `diffusion` with a sampler of `fit` and its parameters, which
     /// win.
     pub(crate) fn take(
         fields: &mut Fields,
         fit: &[&'static SamplerSpec],
         own: &'static SamplerSpec,
+        asked: &[&str],
     ) -> Result<Sampling, ApiError> {
         let mut diffusion = match fields.take("diffusion") {
             Some(value) => Fields::new(value, &fields.name("diffusion"))?,
@@ -141,7 +149,10 @@ impl Sampling {
         };
         let mut overrides: Vec<(String, f64)> = Vec::new();
         let known = |name: &str| sampler.params.iter().find(|p| p.name == name);
-        if let Some(t) = fields.number("temperature", 0.0, 100.0)? {
+        let asks = |name: &str| asked.contains(&name);
+        if asks("temperature")
+            && let Some(t) = fields.number("temperature", 0.0, 100.0)?
+        {
             let names: &[&str] =
                 if known("temperature").is_some() { &["temperature"] } else { &["t_min", "t_max"] };
             for name in names {
@@ -151,12 +162,20 @@ impl Sampling {
                 set(fields, &mut overrides, sampler, "temperature", name, t)?;
             }
         }
-        if let Some(p) = fields.number("top_p", 0.0, 1.0)?
+        if asks("top_p")
+            && let Some(p) = fields.number("top_p", 0.0, 1.0)?
             && (p != 1.0 || known("top_p").is_some())
         {
             set(fields, &mut overrides, sampler, "top_p", "top_p", p)?;
         }
-        if let Some(x) = fields.number("presence_penalty", -2.0, 2.0)?
+        if asks("top_k")
+            && let Some(k) = fields.natural("top_k", u32::MAX as usize)?
+            && (k != 0 || known("top_k").is_some())
+        {
+            set(fields, &mut overrides, sampler, "top_k", "top_k", k as f64)?;
+        }
+        if asks("presence_penalty")
+            && let Some(x) = fields.number("presence_penalty", -2.0, 2.0)?
             && x != 0.0
         {
             set(fields, &mut overrides, sampler, "presence_penalty", "presence_penalty", x)?;
@@ -205,17 +224,18 @@ fn set(
     Ok(())
 }
 
-/// `stop`: a text, or up to four.
-pub(crate) fn stops(fields: &mut Fields) -> Result<Vec<String>, ApiError> {
-    let all = fields.read("stop", "a text of 1 to 256 bytes or a list of up to 4", |v| match v {
+/// Texts that end an answer: one, or a list of up to `most`.
+pub(crate) fn stops(fields: &mut Fields, name: &str, most: usize) -> Result<Vec<String>, ApiError> {
+    let expected = format!("a text of 1 to 256 bytes or a list of up to {most}");
+    let all = fields.read(name, &expected, |v| match v {
         Value::String(one) => Some(vec![one.clone()]),
         Value::Array(all) => all.iter().map(|v| v.as_str().map(str::to_owned)).collect(),
         _ => None,
     })?;
     let all = all.unwrap_or_default();
-    match all.len() <= 4 && all.iter().all(|s| (1..=256).contains(&s.len())) {
+    match all.len() <= most && all.iter().all(|s| (1..=256).contains(&s.len())) {
         true => Ok(all),
-        false => Err(fields.error("stop", "expected a text of 1 to 256 bytes or a list of up to 4")),
+        false => Err(fields.error(name, format_args!("expected {expected}"))),
     }
 }
 

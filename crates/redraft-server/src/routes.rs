@@ -1,11 +1,12 @@
 //! Paths, and what every request has to pass.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{MatchedPath, Path, Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -16,7 +17,7 @@ use crate::app::App;
 use crate::error::ApiError;
 use crate::metrics::Answered;
 use crate::reply::Shared;
-use crate::{chat, completions, models};
+use crate::{chat, completions, messages, models};
 
 /// The page.
 const PAGE: &str = include_str!("page/index.html");
@@ -27,11 +28,14 @@ pub(crate) const OPENAPI: &str = include_str!("openapi.json");
 /// A body that takes longer to arrive is given up.
 const BODY: Duration = Duration::from_secs(30);
 
+/// What paths begin with whose errors have another form.
+const MESSAGES: &str = "/v1/messages";
+
 /// Paths that need no key.
 const PUBLIC: [&str; 3] = ["/", "/health", "/ready"];
 
 /// All paths of the server.
-pub(crate) const PATHS: [(&str, &str); 9] = [
+pub(crate) const PATHS: [(&str, &str); 11] = [
     ("/", "get"),
     ("/health", "get"),
     ("/ready", "get"),
@@ -41,6 +45,8 @@ pub(crate) const PATHS: [(&str, &str); 9] = [
     ("/v1/models/{*id}", "get"),
     ("/v1/chat/completions", "post"),
     ("/v1/completions", "post"),
+    ("/v1/messages", "post"),
+    ("/v1/messages/count_tokens", "post"),
 ];
 
 pub(crate) fn router(app: &Arc<App>) -> Router {
@@ -54,8 +60,10 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
             "/openapi.json" => get(async || ([(header::CONTENT_TYPE, "application/json")], OPENAPI)),
             "/v1/models" => get(async |State(app): Shared| Json(models::list(&app))),
             "/v1/models/{*id}" => get(model),
-            "/v1/chat/completions" => post(chat_completions),
-            _ => post(text_completions),
+            "/v1/chat/completions" => post(api(chat::answer)),
+            "/v1/messages" => post(api(messages::answer)),
+            "/v1/messages/count_tokens" => post(api(messages::count)),
+            _ => post(api(completions::answer)),
         };
         router = router.route(path, route);
     }
@@ -76,6 +84,7 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
 /// Counts a request, and refuses it where it may not pass.
 async fn gate(State(app): Shared, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().map_or("other", MatchedPath::as_str).to_owned();
+    let messages = request.uri().path().starts_with(MESSAGES);
     let response = match admitted(&app, &request, &path) {
         Ok(()) => next.run(request).await,
         Err(e) => e.into_response(),
@@ -83,6 +92,14 @@ async fn gate(State(app): Shared, request: Request, next: Next) -> Response {
     let answered = Answered { path, status: response.status().as_u16() };
     app.metrics.requests.get_or_create(&answered).inc();
     let mut response = response;
+    if messages && let Some(e) = response.extensions().get::<ApiError>() {
+        let id = app.next_id("req");
+        let body = messages::error(e, &id);
+        let (mut parts, _) = response.into_parts();
+        parts.headers.remove(header::CONTENT_LENGTH);
+        parts.headers.extend(HeaderValue::try_from(id).map(|id| (HeaderName::from_static("request-id"), id)));
+        response = Response::from_parts(parts, Body::from(body.to_string()));
+    }
     let nosniff = HeaderValue::from_static("nosniff");
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
     response
@@ -101,13 +118,15 @@ fn admitted(app: &App, request: &Request, path: &str) -> Result<(), ApiError> {
     if PUBLIC.contains(&path) {
         return Ok(());
     }
-    let given = request.headers().get(header::AUTHORIZATION).map(|v| v.as_bytes());
-    let given = given.and_then(|v| v.strip_prefix(b"Bearer "));
-    match given.is_some_and(|given| same(key.as_bytes(), given)) {
+    let headers = request.headers();
+    let bearer = headers.get(header::AUTHORIZATION).and_then(|v| v.as_bytes().strip_prefix(b"Bearer "));
+    let given = [bearer, headers.get("x-api-key").map(HeaderValue::as_bytes)];
+    match given.into_iter().flatten().any(|given| same(key.as_bytes(), given)) {
         true => Ok(()),
         false => {
             app.metrics.rejected("key");
-            let message = "expected the key of this server, as in `Authorization: Bearer KEY`";
+            let message =
+                "expected the key of this server, as in `Authorization: Bearer KEY` or `x-api-key: KEY`";
             Err(ApiError::new(StatusCode::UNAUTHORIZED, message).code("invalid_api_key"))
         }
     }
@@ -164,14 +183,21 @@ async fn read(body: Body, most: usize) -> Result<axum::body::Bytes, axum::Error>
     to_bytes(body, most).await
 }
 
-async fn chat_completions(State(app): Shared, request: Request) -> Result<Response, ApiError> {
-    let body = json_body(&app, request).await?;
-    chat::answer(app, body).await
-}
-
-async fn text_completions(State(app): Shared, request: Request) -> Result<Response, ApiError> {
-    let body = json_body(&app, request).await?;
-    completions::answer(app, body).await
+/// What answers the bodies of an API.
+fn api<A, F>(
+    answer: A,
+) -> impl Fn(Shared, Request) -> Pin<Box<dyn Future<Output = Result<Response, ApiError>> + Send>> + Clone
+where
+    A: Fn(Arc<App>, Value) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Result<Response, ApiError>> + Send + 'static,
+{
+    move |State(app), request| {
+        let answer = answer.clone();
+        Box::pin(async move {
+            let body = json_body(&app, request).await?;
+            answer(app, body).await
+        })
+    }
 }
 
 async fn model(State(app): Shared, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {

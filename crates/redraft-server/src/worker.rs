@@ -15,7 +15,7 @@ use redraft::engine::{
 };
 use redraft::fill::{Fill, Lengths, Template, find_lengths};
 use redraft::gguf::available_memory;
-use redraft::sampler::{Ask, PROFILES, Params, SamplerSpec, Stop};
+use redraft::sampler::{PROFILES, Params, SamplerSpec, Stop};
 use redraft::{Error, Model};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedSender;
@@ -25,6 +25,7 @@ use crate::error::ApiError;
 use crate::facts::Facts;
 use crate::metrics::Metrics;
 use crate::pool::{Pool, kv_bytes};
+use crate::scores::Score;
 use crate::writer::{Reader, Stops, Writer};
 
 /// Drafts that wait for a slow client; more are left out.
@@ -39,6 +40,10 @@ pub(crate) struct Work {
     pub(crate) sampler: &'static SamplerSpec,
     pub(crate) overrides: Vec<(String, f64)>,
     pub(crate) constraint: Option<Arc<Constraint>>,
+    /// What is added to the logits of ids.
+    pub(crate) bias: Vec<(u32, f64)>,
+    /// How likely each token was is wanted, with so many of the most likely ones.
+    pub(crate) logprobs: Option<usize>,
     pub(crate) stop: Vec<String>,
     /// Drafts are wanted.
     pub(crate) drafts: bool,
@@ -54,6 +59,8 @@ pub(crate) enum Update {
     Started,
     Draft(Draft),
     Delta(Delta),
+    /// How likely the tokens were that were committed.
+    Scores(Vec<Score>),
     Done(Box<Done>),
     Failed(ApiError),
 }
@@ -64,6 +71,10 @@ pub(crate) struct Done {
     pub(crate) reasoning: String,
     pub(crate) tool_calls: Vec<ToolCall>,
     pub(crate) finish: &'static str,
+    /// The stop text that ended it.
+    pub(crate) stop: Option<String>,
+    /// How likely each of its tokens was, where that was asked for.
+    pub(crate) scores: Option<Vec<Score>>,
     pub(crate) prompt_tokens: usize,
     pub(crate) cached_tokens: usize,
     pub(crate) completion_tokens: usize,
@@ -134,6 +145,7 @@ struct Running {
     /// Tokens of the prompt that its session had already.
     cached_tokens: Option<usize>,
     canvases: Vec<CanvasReport>,
+    scores: Vec<Score>,
     accepted: Vec<usize>,
     fill: Option<(Request, Lengths)>,
     ended: Option<Ended>,
@@ -314,6 +326,7 @@ impl Worker {
                 emitted: 0,
                 cached_tokens: None,
                 canvases: Vec::new(),
+                scores: Vec::new(),
                 accepted: Vec::new(),
                 fill,
                 ended: None,
@@ -334,6 +347,8 @@ impl Worker {
             profile: &PROFILES[0],
             end_ids: facts.end_ids.clone(),
             ban: Vec::new(),
+            bias: work.bias.clone(),
+            logprobs: work.logprobs,
             given: Given::default(),
             constraint: work.constraint.clone(),
             self_conditioning: true,
@@ -353,8 +368,7 @@ impl Worker {
         if tokens > request.context_len || prompt_len == 0 {
             return Ok(Some(0));
         }
-        let ask = (request.sampler.create)(&request.params, request.profile).ask(0);
-        let ask = Ask { logits: ask.logits || request.constraint.is_some(), ..ask };
+        let ask = request.ask();
         let need = MemoryEstimate::of(&mut self.model, prompt_len, answer, ask, request.cache)?;
         let kv = usize::try_from(need.kv_bytes).unwrap_or(usize::MAX);
         let to_come = |r: &Running| r.kv_bytes.saturating_sub(kv_bytes(&self.model, r.held_tokens)) as u64;
@@ -444,15 +458,23 @@ impl Running {
                     job.tell(Update::Draft(draft));
                 }
             }
-            Event::Commit { ids, emitted, stop, .. } => {
+            Event::Commit { ids, emitted, probabilities, stop, .. } => {
                 self.canvas(*stop);
                 self.held_tokens += ids.len();
                 self.emitted += emitted.len();
                 if self.fill.is_some() {
                     return ControlFlow::Continue(());
                 }
+                let before = self.writer.tokens;
                 let deltas = emitted.iter().flat_map(|&id| self.writer.push(id)).collect();
                 joined(deltas).into_iter().for_each(|d| self.job.tell(Update::Delta(d)));
+                // Those behind a stop text are not told of.
+                let told = probabilities.iter().take(self.writer.tokens - before);
+                let scores: Vec<Score> = told.map(|p| Score::new(p, &facts.tokenizer)).collect();
+                if !scores.is_empty() {
+                    self.scores.extend_from_slice(&scores);
+                    self.job.tell(Update::Scores(scores));
+                }
                 if self.writer.stopped {
                     return ControlFlow::Break(());
                 }
@@ -497,12 +519,13 @@ impl Running {
         }
         deltas.extend(self.writer.finish());
         joined(deltas).into_iter().for_each(|d| self.job.tell(Update::Delta(d)));
-        let Running { job, writer, prompt_tokens, params, canvases, .. } = self;
+        let Running { job, writer, prompt_tokens, params, canvases, scores, .. } = self;
         metrics.tokens("completion", writer.tokens);
         let finish = match &done {
             Some(done) if !writer.stopped => done.finish.name(),
             _ => "stop",
         };
+        let stop = writer.stop().map(str::to_owned);
         let answer = writer.answer;
         let finish = if finish == "stop" && !answer.tool_calls.is_empty() { "tool_calls" } else { finish };
         let digests = done.filter(|_| !writer.stopped).map(|d| d.digests);
@@ -511,6 +534,8 @@ impl Running {
             reasoning: answer.reasoning,
             tool_calls: answer.tool_calls,
             finish,
+            stop,
+            scores: job.work.logprobs.map(|_| scores),
             prompt_tokens,
             cached_tokens: cached,
             completion_tokens: writer.tokens,

@@ -37,17 +37,21 @@ pub(crate) struct Stops {
     stops: Vec<String>,
     /// Text that may be the start of one.
     held: String,
+    /// The one that was found.
+    found: Option<String>,
 }
 
 impl Stops {
     pub(crate) fn new(stops: Vec<String>) -> Stops {
-        Stops { stops, held: String::new() }
+        Stops { stops, held: String::new(), found: None }
     }
 
     /// Adds text; returns what is certain to come before any stop, and whether one was found.
     fn push(&mut self, text: &str) -> (String, bool) {
         self.held.push_str(text);
-        if let Some(at) = self.stops.iter().filter_map(|s| self.held.find(s.as_str())).min() {
+        let places = self.stops.iter().filter_map(|s| Some((self.held.find(s.as_str())?, s)));
+        if let Some((at, stop)) = places.min_by_key(|(at, _)| *at) {
+            self.found = Some(stop.clone());
             let mut held = std::mem::take(&mut self.held);
             held.truncate(at);
             return (held, true);
@@ -101,6 +105,11 @@ impl Writer {
             deltas.extend(self.tell(Delta::Text(rest)));
         }
         deltas
+    }
+
+    /// The stop text that was found.
+    pub(crate) fn stop(&self) -> Option<&str> {
+        self.stops.found.as_deref()
     }
 
     /// Adds text that is known as a whole, of so many tokens.

@@ -99,6 +99,8 @@ fn main() -> Result<(), Box<dyn Error>> {
                 profile: &PROFILES[0],
                 end_ids: Vec::new(),
                 ban: Vec::new(),
+                bias: Vec::new(),
+                logprobs: None,
                 self_conditioning: false,
                 given: Given::default(),
                 constraint: None,

@@ -51,6 +51,8 @@ fn requests(model: &Model) -> Vec<(Request, Philox)> {
             profile,
             end_ids: vec![3],
             ban: Vec::new(),
+            bias: Vec::new(),
+            logprobs: None,
             self_conditioning: i != 4,
             given,
             constraint: None,

@@ -119,6 +119,8 @@ fn request(
         profile: &PROFILES[0],
         end_ids: vec![END],
         ban: Vec::new(),
+        bias: Vec::new(),
+        logprobs: None,
         self_conditioning: true,
         given: Given::default(),
         constraint: Some(constraint),

@@ -75,6 +75,8 @@ fn request(model: &Model, name: &str, parameters: &[(&str, f64)], max_tokens: us
         profile: &PROFILES[0],
         end_ids: Vec::new(),
         ban: Vec::new(),
+        bias: Vec::new(),
+        logprobs: None,
         self_conditioning: true,
         given: Given::default(),
         constraint: None,

@@ -66,6 +66,8 @@ fn request(model: &Model, spec: &'static SamplerSpec, parameters: &[(&str, f64)]
         profile: &PROFILES[0],
         end_ids: model.tokenizer().end_ids(),
         ban: Vec::new(),
+        bias: Vec::new(),
+        logprobs: None,
         given,
         constraint: None,
         self_conditioning: true,

@@ -30,6 +30,8 @@ fn request(model: &Model, prompt: &[u32], max_tokens: usize) -> Request {
         profile: &PROFILES[0],
         end_ids: Vec::new(),
         ban: Vec::new(),
+        bias: Vec::new(),
+        logprobs: None,
         self_conditioning: true,
         given: Given::default(),
         constraint: None,

@@ -105,6 +105,8 @@ fn answers_have_the_same_bits_everywhere() {
             profile: &PROFILES[0],
             end_ids: Vec::new(),
             ban: Vec::new(),
+            bias: Vec::new(),
+            logprobs: None,
             self_conditioning: true,
             given: Given::default(),
             constraint: None,

@@ -68,6 +68,8 @@ fn request(model: &Model, spec: &'static SamplerSpec, drawn: bool, parameters: &
         profile: &PROFILES[0],
         end_ids: Vec::new(),
         ban: Vec::new(),
+        bias: Vec::new(),
+        logprobs: None,
         self_conditioning: true,
         given: redraft::engine::Given::default(),
         constraint: None,
@@ -124,6 +126,47 @@ fn what_is_banned_is_never_drawn() {
                 );
             }
         }
+    }
+}
+
+/// With a bias of 100 one token is all that comes, with one of -100 a token is as good as banned; with the same bits
+/// everywhere.
+#[test]
+fn a_bias_bans_and_forces() {
+    for (i, file) in FILES.iter().enumerate() {
+        let mut models = vec![load(file, &threads(1))];
+        models.push(load(file, &LoadOptions { backend: "reference".into(), ..threads(1) }));
+        for level in CpuLevel::available() {
+            models.push(load(file, &LoadOptions { cpu_level: Some(level.name().into()), ..threads(3) }));
+        }
+        for (j, spec) in samplers(&models[0]).enumerate() {
+            let mut r = request(&models[0], spec, (i + j) % 2 == 0, &[]);
+            let before = run(&mut models[0], &r, &mut |_| ()).unwrap().ids;
+            let often: BTreeSet<u32> = before.iter().copied().collect();
+            let bans: Vec<(u32, f64)> = often.iter().map(|&id| (id, -100.0)).collect();
+            for bias in [bans, vec![(33, 100.0)], vec![(40, 0.7), (33, 1.3), (21, -0.4)]] {
+                r.bias = bias;
+                let answers: Vec<_> = models.iter_mut().map(|m| run(m, &r, &mut |_| ()).unwrap()).collect();
+                let ids = &answers[0].ids;
+                match r.bias[0].1 {
+                    -100.0 => assert!(!ids.iter().any(|id| often.contains(id)), "{file} {}", spec.name),
+                    100.0 if !spec.moves() => {
+                        assert!(ids.iter().all(|&id| id == 33), "{file} {}: {ids:?}", spec.name);
+                    }
+                    _ => {}
+                }
+                for other in &answers {
+                    assert_eq!(other.digests, answers[0].digests, "{file} {}", spec.name);
+                }
+            }
+        }
+    }
+    let mut model = load(FILES[0], &threads(1));
+    let spec = samplers(&model).next().unwrap();
+    for bias in [vec![(1 << 20, 1.0)], vec![(3, 1.0), (3, 2.0)], vec![(3, 101.0)], vec![(3, f64::NAN)]] {
+        let r = Request { bias, ..request(&model, spec, false, &[]) };
+        let e = run(&mut model, &r, &mut |_| ()).unwrap_err().to_string();
+        assert!(e.contains("logit_bias"), "{e}");
     }
 }
 

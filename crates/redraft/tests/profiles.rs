@@ -37,6 +37,8 @@ fn run(model: &mut Model, name: &str, prompt_len: u32, end_ids: Vec<u32>) -> (Ge
         profile: profile(name).unwrap(),
         end_ids,
         ban: Vec::new(),
+        bias: Vec::new(),
+        logprobs: None,
         self_conditioning: true,
         given: Given::default(),
         constraint: None,

@@ -64,6 +64,8 @@ fn the_embedded_model_answers() {
             profile: &PROFILES[0],
             end_ids: tokenizer.end_ids(),
             ban: Vec::new(),
+            bias: Vec::new(),
+            logprobs: None,
             self_conditioning: true,
             given: Given::default(),
             constraint: None,

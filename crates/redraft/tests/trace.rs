@@ -29,6 +29,8 @@ fn recording(model: &mut Model, max_tokens: usize, self_conditioning: bool) -> T
         profile: &PROFILES[0],
         end_ids: Vec::new(),
         ban: Vec::new(),
+        bias: Vec::new(),
+        logprobs: None,
         self_conditioning,
         given: Given::default(),
         constraint: None,

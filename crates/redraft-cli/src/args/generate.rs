@@ -285,6 +285,8 @@ impl GenerateArgs {
             profile,
             end_ids: model.tokenizer().end_ids(),
             ban: self.banned(model)?,
+            bias: Vec::new(),
+            logprobs: None,
             self_conditioning: !self.no_self_conditioning,
             given: redraft::engine::Given::default(),
             constraint: None,

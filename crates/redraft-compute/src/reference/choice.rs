@@ -30,13 +30,19 @@ pub(super) fn penalize<A: Arithmetic>(o: &Penalize, cx: &mut OpCx<'_, A::R>) -> 
 
 /// One row of [`Penalize`]:
 ///
-/// 1. Ids that were seen, but for the one of the row: `x * repetition` where `x` is below 0, else `x * (1 / repetition)`;
+/// 1. Ids with a bias: `x + bias`.
+/// 2. Ids that were seen, but for the one of the row: `x * repetition` where `x` is below 0, else `x * (1 / repetition)`;
 ///    then `- presence`.
-/// 2. Banned ids become [`RESTRICTED`], those of all rows and those of this one.
+/// 3. Banned ids become [`RESTRICTED`], those of all rows and those of this one.
 pub(crate) fn penalize_row<A: Arithmetic>(by: &Penalty, row: usize, x: &[A::R], out: &mut [A::R]) {
     out.copy_from_slice(x);
     let (more, less) = (A::scalar(by.repetition), A::scalar(1.0 / by.repetition));
     let (presence, zero) = (A::scalar(by.presence), A::R::default());
+    for &(id, bias) in &by.bias {
+        if let Some(x) = out.get_mut(id as usize) {
+            *x = A::keep(*x + A::scalar(bias));
+        }
+    }
     let except = by.except.get(row).copied().flatten();
     for &id in by.seen.iter().filter(|&&id| Some(id) != except) {
         if let Some(x) = out.get_mut(id as usize) {
@@ -165,6 +171,7 @@ mod tests {
         const X: f64 = RESTRICTED;
         let x = [2.0, -2.0, 0.0, 4.0, 1.0];
         let by = |repetition, presence, ban: &[u32], except| Penalty {
+            bias: Vec::new(),
             seen: vec![0, 1, 2, 4],
             except: vec![except],
             repetition,
@@ -182,6 +189,11 @@ mod tests {
             (by(0.5, -1.0, &[0, 1], Some(4)), [X, X, 1.0, 4.0, 1.0]),
             (Penalty { row_bans: row_ban(&[true]), ..by(1.0, 0.0, &[0], None) }, [X, -2.0, 0.0, X, 1.0]),
             (Penalty { row_bans: row_ban(&[false]), ..by(1.0, 0.0, &[0], None) }, [X, -2.0, 0.0, 4.0, 1.0]),
+            // Added first: what is negative then is multiplied, and what is banned stays so.
+            (
+                Penalty { bias: vec![(0, -3.0), (1, 3.0), (2, 9.0), (3, 0.25)], ..by(2.0, 0.0, &[2], None) },
+                [-2.0, 0.5, X, 4.25, 0.5],
+            ),
         ];
         for (by, want) in cases {
             for p in [Precision::F32, Precision::F64] {
@@ -208,5 +220,8 @@ mod tests {
         refused(Penalty { row_bans: rest(&[true]), ..by(1.0, 0.0, &[0, 1], None) });
         refused(Penalty { row_bans: rest(&[]), ..by(1.0, 0.0, &[], None) });
         refused(Penalty { except: vec![], ..by(1.0, 0.0, &[], None) });
+        for bias in [vec![(1, 0.0), (1, 0.0)], vec![(5, 0.0)], vec![(0, f64::INFINITY)]] {
+            refused(Penalty { bias, ..by(1.0, 0.0, &[], None) });
+        }
     }
 }

@@ -24,6 +24,26 @@ pub(crate) fn model() -> Model {
     Model::embedded(&LoadOptions { threads: Some(2), ..LoadOptions::default() }).unwrap()
 }
 
+/// A template that shows tools and all that can be in a message.
+const TOOLS: &str = "{{ bos_token }}{% for t in tools %}<|tool>{{ t.function.name }}<tool|>{% endfor %}{% for m in messages %}\
+    <|turn>{{ m.role }}{% if m.name %} {{ m.name }}{% endif %}\n{{ m.content or '' }}{% for c in m.tool_calls %}\
+    <|tool_call>call:{{ c.function.name }}{{ c.function.arguments | tojson }}<tool_call|>{% endfor %}<turn|>\n{% endfor %}\
+    {% if add_generation_prompt %}<|turn>model\n{% if enable_thinking %}<|channel>thought\n{% endif %}{% endif %}";
+
+/// A model of random numbers with the vocabulary of one that thinks and calls tools.
+pub(crate) fn caller() -> Model {
+    let mut plan = redraft::synth::diffusion_gemma_tiny();
+    plan.metadata.set("tokenizer.chat_template", TOOLS);
+    let name = format!("redraft-caller-{}-{:?}.gguf", std::process::id(), std::thread::current().id());
+    let path = std::env::temp_dir().join(name);
+    let file_type = redraft::synth::FILE_TYPES.iter().find(|f| f.name == "f32").unwrap();
+    redraft::synth::write(&plan, file_type, 1, &path, &mut |_, _| true).unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let gguf = redraft::gguf::Gguf::from_bytes(bytes.into()).unwrap();
+    Model::from_gguf(gguf, &LoadOptions { threads: Some(2), ..LoadOptions::default() }).unwrap()
+}
+
 pub(crate) fn start(config: Config) -> Running {
     start_with(model(), config)
 }

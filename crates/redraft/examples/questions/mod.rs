@@ -79,6 +79,8 @@ impl Asker {
             profile: &PROFILES[0],
             end_ids: self.tokenizer.end_ids(),
             ban: Vec::new(),
+            bias: Vec::new(),
+            logprobs: None,
             self_conditioning: self.self_conditioning,
             given: Given::default(),
             constraint: None,

@@ -39,6 +39,7 @@ pub use self::builtin::{BUILTIN_TEMPLATES, BuiltinTemplate, builtin_template};
 pub use self::error::ChatError;
 pub use self::guard::ControlTokens;
 pub use self::message::{Content, Message};
+pub(crate) use self::parse::CallForm;
 pub use self::parse::{Answer, AnswerParser, Delta, FORMATS, OutputFormat, ToolCall, Warning};
 pub use self::rendered::RenderedPrompt;
 pub use self::sandbox::on_large_stack;

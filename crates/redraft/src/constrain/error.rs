@@ -41,6 +41,12 @@ pub enum ConstrainError {
         /// What is wrong with them.
         problem: &'static str,
     },
+    /// Calls of tools that cannot be written.
+    #[error("calls of tools: {problem}")]
+    Calls {
+        /// What is wrong with them.
+        problem: String,
+    },
     /// A vocabulary that contradicts itself.
     #[error("vocabulary of {len} ids: {problem}")]
     Vocabulary {

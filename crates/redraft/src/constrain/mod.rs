@@ -1,4 +1,4 @@
-//! Replies that are in a language: a JSON schema, a regular expression, a choice.
+//! Replies that are in a language: a JSON schema, a regular expression, a choice, calls of tools.
 //!
 //! A language is compiled for a vocabulary into an automaton over tokens ([`Constraint`]). In each step the canvas that is most
 //! likely among all canvases of the language takes the place of the most likely tokens, and one that is drawn among them the place of
@@ -17,6 +17,7 @@
 //! ```
 
 mod automaton;
+mod calls;
 mod error;
 mod json;
 mod paths;
@@ -38,6 +39,7 @@ use crate::Model;
 use crate::arch::Noise;
 use crate::tokenizer::Tokenizer;
 
+pub use self::calls::{Function, ToolCalls};
 pub use self::error::ConstrainError;
 pub(crate) use self::paths::{Drawing, Reading, Row, Span};
 pub use self::schema::MAX_BYTES as MAX_SCHEMA_BYTES;
@@ -64,6 +66,8 @@ pub enum Language {
     Regex(String),
     /// One of these texts.
     Choices(Vec<String>),
+    /// Calls of tools, in the form in which the model writes them, and nothing else.
+    ToolCalls(ToolCalls),
 }
 
 impl Language {
@@ -72,6 +76,7 @@ impl Language {
             Language::JsonSchema(schema) => schema::language(schema),
             Language::JsonObject => Ok(json::map(json::any(schema::DEPTH))),
             Language::Regex(pattern) => regex::whole(pattern),
+            Language::ToolCalls(calls) => calls.node(),
             Language::Choices(texts) => match texts.len() {
                 0 => Err(ConstrainError::Choices { problem: "expected at least one" }),
                 _ if texts.iter().any(String::is_empty) => {
@@ -100,7 +105,7 @@ impl Vocabulary {
         let is_text = |id: u32| stands(id) && !end_ids.contains(&id);
         Vocabulary {
             len,
-            texts: tokenizer.texts().filter(|(id, _)| is_text(*id)).collect(),
+            texts: calls::with_markers(tokenizer).filter(|(id, _)| is_text(*id)).collect(),
             end_ids: end_ids.iter().copied().filter(|&id| stands(id)).collect(),
             pad: tokenizer.pad().filter(|&id| stands(id)),
             strips_space: tokenizer.adds_space(),

@@ -54,6 +54,8 @@ fn answer(gguf: Gguf) -> Digests {
         profile: &PROFILES[0],
         end_ids: model.tokenizer().end_ids(),
         ban: Vec::new(),
+        bias: Vec::new(),
+        logprobs: None,
         given: Given::default(),
         constraint: None,
         self_conditioning: model.shape().self_conditioning,

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::pass::Previous;
+use super::probabilities::Probabilities;
 use super::{BlockStep, Slot};
 use crate::arch::Noise;
 use crate::sampler::Ask;
@@ -27,6 +28,8 @@ pub(super) struct Canvas {
     pub(super) block: Option<Range<usize>>,
     pub(super) accepted_per_step: Vec<usize>,
     pub(super) first_draft: Duration,
+    /// How likely its tokens are, where somebody asks.
+    pub(super) probabilities: Option<Probabilities>,
     /// What the next step is; none where nothing is open.
     pub(super) asked: Option<Asked>,
 }

@@ -12,10 +12,10 @@ use super::canvas::canvas_pass;
 use super::pass::TapSink;
 use super::result::CanvasResult;
 use super::run::{Next, Run};
-use super::{BlockCache, Draws, Given, Session};
+use super::{BlockCache, Draws, Given, Session, TokenProbability};
 use crate::arch::{Reading, Shape};
 use crate::constrain::Constraint;
-use crate::sampler::{Decision, PROFILES, Params, Profile, SamplerSpec, Stop};
+use crate::sampler::{Ask, Decision, PROFILES, Params, Profile, SamplerSpec, Stop};
 use crate::{Error, Model};
 
 /// Tokens of an answer where the user does not say.
@@ -41,6 +41,10 @@ pub struct Request {
     pub end_ids: Vec<u32>,
     /// Ids that are never drawn.
     pub ban: Vec<u32>,
+    /// What is added to the logits of ids in every step, before they are divided by a temperature.
+    pub bias: Vec<(u32, f64)>,
+    /// How likely each token was is told ([`Event::Commit`]), with so many of the most likely ids.
+    pub logprobs: Option<usize>,
     /// What of the answer is given.
     pub given: Given,
     /// The language that the answer is held to.
@@ -63,6 +67,17 @@ impl Request {
         self.params.int("min_tokens")
     }
 
+    /// Whether somebody other than the sampler looks at the logits of each step.
+    pub(crate) fn wants_logits(&self) -> bool {
+        self.constraint.is_some() || self.logprobs.is_some()
+    }
+
+    /// What its sampler, or somebody else, wants of a step.
+    pub fn ask(&self) -> Ask {
+        let ask = (self.sampler.create)(&self.params, self.profile).ask(0);
+        Ask { logits: ask.logits || self.wants_logits(), ..ask }
+    }
+
     /// Watches passes for the interruption of this request, and for their raw logits where they are `wanted`.
     pub(crate) fn logits_sink(&self, wanted: bool) -> LogitsSink<'_> {
         LogitsSink { interrupt: self.interrupt.as_ref(), wanted, logits: Vec::new() }
@@ -83,6 +98,8 @@ impl Request {
             profile: &PROFILES[0],
             end_ids: model.tokenizer().end_ids(),
             ban: Vec::new(),
+            bias: Vec::new(),
+            logprobs: None,
             given: Given::default(),
             constraint: None,
             self_conditioning: true,
@@ -172,6 +189,8 @@ pub enum Event<'a> {
         /// What reaches the user with it: those of `ids` before the end token and within `max_tokens`, and given text from
         /// there to the next canvas.
         emitted: &'a [u32],
+        /// How likely each of `emitted` was, where [`Request::logprobs`] asks; else nothing.
+        probabilities: &'a [TokenProbability],
         /// Why the canvas was done.
         stop: Stop,
     },

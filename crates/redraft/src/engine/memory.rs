@@ -117,7 +117,7 @@ pub(super) fn check(
     let open = match model.shape().reading {
         Reading::Whole => answer,
         Reading::Blocks => model.shape().canvas_len,
-        Reading::Cached if request.constraint.is_some() => model.shape().canvas_len,
+        Reading::Cached if request.wants_logits() => model.shape().canvas_len,
         Reading::Cached => 0,
     };
     let logits = (open as u64).saturating_mul(4 * model.shape().vocab_len as u64);
@@ -126,9 +126,7 @@ pub(super) fn check(
     if kv.max(logits).max(tables) < SMALL_BYTES && model.weights_bytes() < SMALL_BYTES {
         return Ok(MemoryEstimate { kv_bytes: 0, buffer_bytes: 0 });
     }
-    let ask = (request.sampler.create)(&request.params, request.profile).ask(0);
-    // What holds an answer to a language looks at all logits.
-    let ask = Ask { logits: ask.logits || request.constraint.is_some(), ..ask };
+    let ask = request.ask();
     let (prompt_len, full) = (request.prompt.len(), request.full_logits);
     let mut need = MemoryEstimate::with(model, prompt_len, answer, (ask, request.cache), penalties, full)?;
     need.buffer_bytes = need.buffer_bytes.saturating_add(tables);

@@ -2,13 +2,16 @@
 //!
 //! The repetition penalty is that of Keskar, McCann, Varshney, Xiong and Socher, "CTRL" (2019), section 4.1, in the form of
 //! transformers' `RepetitionPenaltyLogitsProcessor`; the presence penalty that of OpenAI's API and of llama.cpp, whose order
-//! (repetition, then presence) is taken. That an answer cannot end too early is `min_new_tokens` of transformers. `docs/samplers.md` says what counts as seen.
+//! (bias, repetition, presence) is taken. That an answer cannot end too early is `min_new_tokens` of transformers. `docs/samplers.md` says what counts as seen.
 
 use redraft_compute::op::{Penalty, RowBan};
 
 use super::{Request, Slot};
 use crate::arch::{Noise, Shape};
 use crate::{Error, Model};
+
+/// The largest bias, and the smallest with its sign: what is as large forces a token or bans it.
+const MAX_BIAS: f64 = 100.0;
 
 /// Penalties and bans of a request.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,6 +20,8 @@ pub struct Penalties {
     pub repetition: f64,
     /// What is subtracted from logits of tokens that were seen; 0 is none.
     pub presence: f64,
+    /// Ids in ascending order, and what is added to their logits before all else.
+    pub bias: Vec<(u32, f64)>,
     /// Ids that are never drawn, ascending.
     pub ban: Vec<u32>,
     /// Ids that are not drawn at some positions: ends of an answer that is too short for one, what no gap can hold.
@@ -42,7 +47,7 @@ impl PlaceBan {
 
 impl Default for Penalties {
     fn default() -> Penalties {
-        Penalties { repetition: 1.0, presence: 0.0, ban: Vec::new(), places: Vec::new() }
+        Penalties { repetition: 1.0, presence: 0.0, bias: Vec::new(), ban: Vec::new(), places: Vec::new() }
     }
 }
 
@@ -59,7 +64,8 @@ impl Penalties {
     /// Those of a request.
     ///
     /// # Errors
-    /// [`Error::Request`] for a ban of an id that does not exist, and where nothing is left to be drawn.
+    /// [`Error::Request`] for a ban or a bias of an id that does not exist, a bias that is twice or too large, and where
+    /// nothing is left to be drawn.
     pub(crate) fn of(model: &Model, request: &Request) -> Result<Penalties, Error> {
         let vocab_len = model.shape().vocab_len;
         let ascending = |mut ids: Vec<u32>| {
@@ -75,6 +81,20 @@ impl Penalties {
                 found: id.to_string(),
             });
         }
+        let mut bias = request.bias.clone();
+        bias.sort_unstable_by_key(|&(id, _)| id);
+        let twice = bias.windows(2).find(|w| w[0].0 == w[1].0).map(|w| w[0]);
+        let wrong = |&(id, x): &(u32, f64)| id as usize >= vocab_len || x.is_nan() || x.abs() > MAX_BIAS;
+        if let Some((id, x)) = bias.iter().copied().find(wrong).or(twice) {
+            return Err(Error::Request {
+                what: "logit_bias".into(),
+                expected: format!(
+                    "ids in 0..{vocab_len}, each once, with numbers in -{MAX_BIAS}..={MAX_BIAS}"
+                ),
+                found: format!("{id}: {x}"),
+            });
+        }
+        bias.retain(|&(_, x)| x != 0.0);
         let penalty = |name, none| Some(request.params.get(name)).filter(|x| !x.is_nan()).unwrap_or(none);
         let (given, tokenizer) = (&request.given, model.tokenizer());
         let flags = |of: fn(Slot) -> bool| given.slots.iter().map(|&slot| of(slot)).collect::<Vec<bool>>();
@@ -96,6 +116,7 @@ impl Penalties {
         let penalties = Penalties {
             repetition: penalty("repetition_penalty", 1.0),
             presence: penalty("presence_penalty", 0.0),
+            bias,
             ban,
             places: places.filter(|p| !p.ids.is_empty()).collect(),
         };
@@ -144,7 +165,7 @@ impl Penalties {
     /// Whether logits of positions from `first` on stay as they are.
     pub fn is_none(&self, first: usize) -> bool {
         let places = |p: &PlaceBan| p.at.iter().skip(first.saturating_sub(p.first)).any(|&banned| banned);
-        self.ban.is_empty() && !self.places.iter().any(places) && !self.weighs_seen()
+        self.ban.is_empty() && self.bias.is_empty() && !self.places.iter().any(places) && !self.weighs_seen()
     }
 
     fn weighs_seen(&self) -> bool {
@@ -167,9 +188,10 @@ impl Penalties {
             let rows: Vec<bool> = places.iter().map(|place| ban.holds(place.at)).collect();
             rows.contains(&true).then(|| RowBan { ids: ban.ids.clone(), rows })
         };
-        // A factor commutes with the temperature, a difference does not.
+        // A factor commutes with the temperature, a difference and a sum do not.
         let presence = self.presence / temperature;
         Penalty {
+            bias: self.bias.iter().map(|&(id, x)| (id, x / temperature)).collect(),
             seen,
             except,
             repetition: self.repetition,
@@ -211,14 +233,20 @@ mod tests {
     fn a_token_does_not_push_itself_away() {
         // No end before position 12.
         let ends = vec![PlaceBan { ids: vec![2], first: 8, at: vec![true; 4] }];
-        let penalties = Penalties { repetition: 2.0, presence: 0.5, ban: vec![9], places: ends.clone() };
+        let penalties = Penalties {
+            repetition: 2.0,
+            presence: 0.5,
+            ban: vec![9],
+            places: ends.clone(),
+            bias: vec![(3, -1.0)],
+        };
         let seen = [4, 7, 4, 1, 8];
         let places =
             [(9, Some(4)), (11, None), (12, Some(7)), (14, Some(8))].map(|(at, own)| Place { at, own });
         let p = penalties.on(seen.into_iter(), &places, 0.5);
         assert_eq!(p.seen, [1, 4, 7, 8]);
         assert_eq!(p.except, [None, None, Some(7), Some(8)], "4 stands at another place, too");
-        assert_eq!((p.repetition, p.presence, p.ban), (2.0, 1.0, vec![9]));
+        assert_eq!((p.repetition, p.presence, p.ban, p.bias), (2.0, 1.0, vec![9], vec![(3, -2.0)]));
         assert_eq!(p.row_bans, [RowBan { ids: vec![2], rows: vec![true, true, false, false] }]);
         let bans = Penalties { ban: vec![9], ..Penalties::default() };
         assert!(bans.on(seen.into_iter(), &places, 1.0).seen.is_empty(), "nobody asks what was seen");

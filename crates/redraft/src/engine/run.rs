@@ -8,14 +8,16 @@ use std::time::{Duration, Instant};
 
 use sha2::{Digest as _, Sha256};
 
+use super::canvas::canvas_pass;
 use super::constrained::{Constrained, Positions};
 use super::denoise::{Asked, Canvas, fixed_id, free_from};
 use super::generate::LogitsSink;
 use super::pass::{CanvasPass, Previous, Sampling};
+use super::probabilities::{Probabilities, Said};
 use super::{
     BlockCache, BlockStep, CanvasReport, CanvasResult, Digests, Draws, Event, Finish, Generation,
-    MemoryEstimate, Penalties, Request, Session, Slot, StepEvent, Timings, Window, check, first_canvas,
-    memory,
+    MemoryEstimate, Penalties, Request, Session, Slot, StepEvent, Timings, TokenProbability, Window, check,
+    first_canvas, memory, probabilities,
 };
 use crate::arch::{Noise, Reading};
 use crate::model::hex;
@@ -54,6 +56,8 @@ pub(super) struct Run {
     noise: Noise,
     /// The model is told of its previous prediction.
     feedback: bool,
+    /// How likely the tokens of the canvas were that is being committed.
+    probabilities: Vec<TokenProbability>,
     /// Tokens of the prompt that are cached.
     cached: usize,
     /// What comes before the next canvas and is not in the cache.
@@ -102,6 +106,7 @@ impl Run {
             false => tokens,
         };
         check::request(model, &request, answer)?;
+        probabilities::check(&request)?;
         let constrained = Constrained::of(model, &request)?;
         let penalties = Penalties::of(model, &request)?;
         let need = memory::check(model, session, &request, &penalties, (answer, promised))?;
@@ -123,6 +128,7 @@ impl Run {
             pad,
             tail: vec![pad; shape.reserved(request.sampler)],
             noise: shape.noise,
+            probabilities: Vec::new(),
             feedback: request.self_conditioning && shape.self_conditioning,
             cached,
             lead: request.prompt[cached..].to_vec(),
@@ -277,6 +283,7 @@ impl Run {
             block: None,
             accepted_per_step: Vec::new(),
             first_draft: Duration::ZERO,
+            probabilities: self.request.logprobs.map(|top| Probabilities::new(top, len)),
             asked: None,
         };
         if canvas.open(self.noise, &canvas.ids).contains(&true) {
@@ -293,7 +300,7 @@ impl Run {
     fn ask(&self, canvas: &mut Canvas, draws: &dyn Draws) {
         let (step, len) = (canvas.step, canvas.ids.len());
         let ask = self.sampler.ask(step);
-        let ask = Ask { logits: ask.logits || self.constrained.is_some(), ..ask };
+        let ask = Ask { logits: ask.logits || self.request.wants_logits(), ..ask };
         let open = canvas.open(self.noise, &canvas.ids);
         let fixed = &canvas.fixed;
         let edited = |i: usize| ask.edit && !fixed[i] && (i > 0 || !canvas.predicted_first);
@@ -446,7 +453,17 @@ impl Run {
             logits: sink.wanted.then_some(&sink.logits[..]),
         });
         send(on_event, &event)?;
+        let said = Said { step, predicted: &predicted, logits: &result.logits };
         let Some(stop) = decision.stop else {
+            if let Some(p) = &mut canvas.probabilities {
+                let accepted = || decision.accepted.iter().zip(&canvas.fixed).map(|(a, fixed)| *a || *fixed);
+                let decided = if masked {
+                    left.iter().map(|open| !open).collect()
+                } else {
+                    accepted().collect::<Vec<_>>()
+                };
+                p.step(&decision.canvas, &decided, &said);
+            }
             (canvas.ids, canvas.accepted) = (decision.canvas, decision.accepted);
             canvas.step += 1;
             self.ask(&mut canvas, draws);
@@ -464,12 +481,44 @@ impl Run {
                 ids
             }
         };
+        if let Some(mut p) = canvas.probabilities.take() {
+            p.step(&ids, &vec![true; len], &Said { step, predicted: &predicted, logits: &result.logits });
+            self.probabilities = self.rescored(model, session, &canvas, (p, &ids))?;
+        }
         let report = CanvasReport {
             steps: step + 1,
             stop,
             accepted_per_step: std::mem::take(&mut canvas.accepted_per_step),
         };
         self.commit(model, session, (ids, &canvas.slots), (report, canvas.first_draft), on_event)
+    }
+
+    /// Looks once more at the tokens of a canvas, which are final.
+    fn rescored(
+        &self,
+        model: &mut Model,
+        session: &Session,
+        canvas: &Canvas,
+        (probabilities, ids): (Probabilities, &[u32]),
+    ) -> Result<Vec<TokenProbability>, Error> {
+        let predicted: Vec<bool> = canvas
+            .fixed
+            .iter()
+            .enumerate()
+            .map(|(i, fixed)| !fixed && (i > 0 || !canvas.predicted_first))
+            .collect();
+        let uniform = vec![0.5; ids.len()];
+        let ask = Ask { logits: true, ..Ask::default() };
+        let pass = CanvasPass {
+            lead: &self.lead,
+            tail: &self.tail,
+            open: Some(&predicted),
+            keep: false,
+            sampling: Some(Sampling { ask, uniform: &uniform }),
+            ..CanvasPass::new(ids)
+        };
+        let result = canvas_pass(model, session, pass, &mut self.request.logits_sink(false))?;
+        Ok(probabilities.finish(self.canvases.len(), &predicted, &result.logits))
     }
 
     /// What the steps of a block shared is of no use to anything else.
@@ -529,7 +578,13 @@ impl Run {
             self.stage = Stage::Done;
         }
         let emitted = &self.committed[window.start..until.max(window.start)];
-        send(on_event, &Event::Commit { canvas, ids: &ids, emitted, stop })
+        let mut probabilities = std::mem::take(&mut self.probabilities);
+        if self.request.logprobs.is_some() {
+            probabilities.truncate(emitted.len().min(ids.len()));
+            let rest = &emitted[probabilities.len()..];
+            probabilities.extend(rest.iter().map(|&id| probabilities::given(id, canvas)));
+        }
+        send(on_event, &Event::Commit { canvas, ids: &ids, emitted, probabilities: &probabilities, stop })
     }
 
     /// The answer, where it is `done`.

@@ -98,6 +98,9 @@ pub struct Receipt {
     /// Ids that are never drawn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ban: Vec<u32>,
+    /// What was added to the logits of ids.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bias: Vec<(u32, f64)>,
     /// Whether the previous prediction was fed back.
     pub self_conditioning: bool,
     /// Which keys and values the steps of a block shared, where they did.
@@ -157,6 +160,7 @@ impl Receipt {
             profile: request.profile.name.to_string(),
             parameters: request.params.iter().map(|(k, v)| (k.to_string(), v)).collect(),
             ban: request.ban.clone(),
+            bias: request.bias.clone(),
             self_conditioning: request.self_conditioning,
             cache: Some(request.cache).filter(|&c| c != BlockCache::None).map(|c| c.name().to_string()),
             max_tokens: request.max_tokens,
@@ -276,6 +280,8 @@ impl Receipt {
             params: sampler.params(model.gguf().metadata(), &parameters)?,
             end_ids: self.end_ids.clone(),
             ban: self.ban.clone(),
+            bias: self.bias.clone(),
+            logprobs: None,
             self_conditioning: self.self_conditioning,
             cache,
             given: self.given.clone(),
@@ -310,6 +316,7 @@ mod tests {
             profile: "hf".into(),
             parameters: BTreeMap::from([("t_min".into(), 0.1 + 0.2), ("t_max".into(), 5e-324)]),
             ban: vec![3, 5],
+            bias: vec![(7, -0.1)],
             self_conditioning: true,
             cache: Some("dual".into()),
             max_tokens: 1,

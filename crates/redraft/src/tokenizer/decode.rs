@@ -132,6 +132,13 @@ impl Tokenizer {
     }
 
     /// Appends the bytes of one token.
+    /// The bytes that a token stands for, of control tokens their names.
+    pub fn bytes_of(&self, id: u32) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.push_token(id, true, &mut bytes);
+        bytes
+    }
+
     fn push_token(&self, id: u32, show_special: bool, out: &mut Vec<u8>) {
         match self.piece(id) {
             None => out.extend_from_slice(REPLACEMENT.as_bytes()),

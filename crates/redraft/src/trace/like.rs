@@ -330,6 +330,8 @@ fn trajectory(
         sampler: spec,
         end_ids: config.ends()?,
         ban: config.banned()?,
+        bias: Vec::new(),
+        logprobs: None,
         self_conditioning: self_conditioning_of(golden)?,
         given: Given::default(),
         constraint: None,

@@ -223,7 +223,7 @@ fn restrict(vocab: usize, spread: Spread, top_k: usize, top_p: f64) -> Result<Se
 }
 
 /// Every third id was seen; rows except one of them, one that was not, or none. The last id but one is banned, in some
-/// rows the first two as well.
+/// rows the first two as well. Every fifth has a bias.
 fn penalize(vocab: usize, spread: Spread, repetition: f64, presence: f64) -> Result<Setup, ComputeError> {
     let last = vocab as u32 - 1;
     let flags = |f: fn(usize) -> bool| (0..5).map(f).collect();
@@ -232,6 +232,7 @@ fn penalize(vocab: usize, spread: Spread, repetition: f64, presence: f64) -> Res
         RowBan { ids: vec![1], rows: flags(|t| t % 2 == 0) },
     ];
     let by = Penalty {
+        bias: (0..vocab as u32).step_by(5).map(|id| (id, f64::from(id % 7) - 3.3)).collect(),
         seen: (0..vocab as u32).step_by(3).collect(),
         except: vec![Some(0), None, Some(last / 3 * 3), Some(1), None],
         repetition,

@@ -7,6 +7,9 @@ use serde_json::{Map, Number, Value};
 /// Deepest nesting of a value.
 const MAX_DEPTH: usize = 64;
 
+/// What stands before the name of a tool.
+pub(super) const BEFORE_NAME: &str = "call:";
+
 /// Longest name of a tool.
 const MAX_NAME: usize = 256;
 
@@ -25,11 +28,11 @@ pub(super) enum Symbol {
 pub(super) fn call(symbols: &[Symbol]) -> Result<(String, Map<String, Value>), String> {
     let mut r = Reader { symbols, at: 0 };
     r.space();
-    for c in "call:".chars() {
+    for c in BEFORE_NAME.chars() {
         r.expect(c, "`call:` and a name")?;
     }
-    let name = r.bare(|c| c.is_alphanumeric() || "_-.:/".contains(c));
-    if name.is_empty() || name.len() > MAX_NAME {
+    let name = r.bare(in_name);
+    if !is_name(&name) {
         return Err(r.wrong("the name of a tool"));
     }
     r.space();
@@ -39,6 +42,15 @@ pub(super) fn call(symbols: &[Symbol]) -> Result<(String, Map<String, Value>), S
         None => Ok((name, arguments)),
         Some(_) => Err(r.wrong("the end of the call")),
     }
+}
+
+/// Whether a tool can have that name.
+pub(super) fn is_name(name: &str) -> bool {
+    (1..=MAX_NAME).contains(&name.len()) && name.chars().all(in_name)
+}
+
+fn in_name(c: char) -> bool {
+    c.is_alphanumeric() || "_-.:/".contains(c)
 }
 
 struct Reader<'a> {

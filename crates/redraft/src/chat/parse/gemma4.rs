@@ -9,7 +9,7 @@
 //! close what is not open; each case is decided below.
 
 use super::arguments::{self, Symbol};
-use super::{Machine, Out, OutputFormat};
+use super::{CallForm, Machine, Out, OutputFormat};
 
 const CHANNEL: &str = "<|channel>";
 const CHANNEL_END: &str = "<channel|>";
@@ -20,6 +20,12 @@ const QUOTE: &str = "<|\"|>";
 pub(super) const SPEC: OutputFormat = OutputFormat {
     name: "gemma4",
     about: "thoughts in <|channel>, calls in <|tool_call>",
+    call: CallForm {
+        open: CALL,
+        before_name: arguments::BEFORE_NAME,
+        close: CALL_END,
+        is_name: arguments::is_name,
+    },
     // The opening of a thought stands first.
     markers: &[
         CHANNEL,

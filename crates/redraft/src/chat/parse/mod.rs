@@ -101,10 +101,21 @@ pub struct OutputFormat {
     pub name: &'static str,
     /// One line for listings.
     pub about: &'static str,
+    /// How a call is written.
+    pub(crate) call: CallForm,
     /// The tokens that mean something. A model has this format if the first two are in its vocabulary.
     markers: &'static [&'static str],
     /// Creates its parser.
     create: fn() -> Box<dyn Machine>,
+}
+
+/// How a call of a tool is written: a marker, a word, the tool's name, its arguments as a JSON object, a marker.
+pub(crate) struct CallForm {
+    pub(crate) open: &'static str,
+    pub(crate) before_name: &'static str,
+    pub(crate) close: &'static str,
+    /// Whether a tool can have a name.
+    pub(crate) is_name: fn(&str) -> bool,
 }
 
 /// All formats.

@@ -1,0 +1,173 @@
+//! A conversation that is to be continued, whichever API asks for it.
+
+use axum::http::StatusCode;
+use redraft::chat::Message;
+use redraft::constrain::{ConstrainError, Function, Language, ToolCalls};
+use redraft::sampler::SamplerSpec;
+use serde_json::Value;
+
+use crate::error::ApiError;
+use crate::facts::Facts;
+use crate::fields::{Fields, Sampling};
+use crate::worker::Work;
+
+/// What all ways to ask for text have.
+pub(crate) struct Common {
+    pub(crate) sampling: Sampling,
+    pub(crate) seed: u64,
+    pub(crate) stop: Vec<String>,
+    /// What is added to the logits of ids.
+    pub(crate) bias: Vec<(u32, f64)>,
+    /// How likely each token was is wanted, with so many of the most likely ones.
+    pub(crate) logprobs: Option<usize>,
+}
+
+impl Common {
+    /// Takes `model`, `seed` and the fields of the sampler. `own`: the sampler where nobody asks for another; `known`: fields of
+    /// sampling that the API has.
+    pub(crate) fn take(
+        fields: &mut Fields,
+        facts: &Facts,
+        own: &'static SamplerSpec,
+        known: &[&str],
+    ) -> Result<Common, ApiError> {
+        if let Some(model) = fields.string("model")?
+            && model != facts.id
+        {
+            let e = fields.error("model", "this server has no such model; /v1/models says which it has");
+            return Err(ApiError { status: StatusCode::NOT_FOUND, ..e }.code("model_not_found"));
+        }
+        let seed = fields.read("seed", "a whole number from 0 on", Value::as_u64)?.unwrap_or(0);
+        let sampling = Sampling::take(fields, &facts.fit(), own, known)?;
+        Ok(Common { sampling, seed, stop: Vec::new(), bias: Vec::new(), logprobs: None })
+    }
+
+    /// The work for each choice, in turn with the seeds from the one that was asked for.
+    pub(crate) fn works(self, n: usize, one: impl Fn(u64, &Common) -> Work) -> Vec<Work> {
+        (0..n as u64).map(|i| one(self.seed.wrapping_add(i), &self)).collect()
+    }
+}
+
+/// What a reply must be, and which field says so.
+pub(crate) struct Held {
+    pub(crate) language: Language,
+    pub(crate) field: &'static str,
+}
+
+/// A conversation that has been read, and not yet been made a prompt of.
+pub(crate) struct Conversation {
+    pub(crate) messages: Vec<Message>,
+    /// As templates expect them.
+    pub(crate) tools: Option<Value>,
+    pub(crate) thinking: Option<bool>,
+    pub(crate) held: Option<Held>,
+    pub(crate) max_tokens: Option<usize>,
+    pub(crate) n: usize,
+    pub(crate) drafts: bool,
+    pub(crate) common: Common,
+}
+
+impl Conversation {
+    /// Makes a prompt of the messages, and compiles the form of the reply.
+    pub(crate) fn works(self, facts: &Facts) -> Result<Vec<Work>, ApiError> {
+        let mut options = facts.options.clone();
+        options.enable_thinking = self.thinking;
+        let mut prompt = facts.template.render(&self.messages, &options).map_err(redraft::Error::from)?;
+        if let Some(tools) = self.tools {
+            options.tools = Some(tools);
+            let with = facts.template.render(&self.messages, &options).map_err(redraft::Error::from)?;
+            if with == prompt {
+                return Err(ApiError::field("tools", "the chat template of this model leaves tools out"));
+            }
+            prompt = with;
+        }
+        let prompt = facts.tokenizer.encode_prompt(&prompt).map_err(redraft::Error::from)?;
+        let compile = |Held { language, field }| {
+            facts.constraint(language).map_err(|e| match e {
+                redraft::Error::Constrain(e @ ConstrainError::Calls { .. }) => ApiError::field("tools", e),
+                redraft::Error::Constrain(e) => ApiError::field(field, e),
+                other => other.into(),
+            })
+        };
+        let constraint = self.held.map(compile).transpose()?;
+        let (max_tokens, drafts) = (self.max_tokens, self.drafts);
+        Ok(self.common.works(self.n, |seed, common| Work {
+            prompt: prompt.clone(),
+            max_tokens,
+            seed,
+            sampler: common.sampling.sampler,
+            overrides: common.sampling.overrides.clone(),
+            constraint: constraint.clone(),
+            bias: common.bias.clone(),
+            logprobs: common.logprobs,
+            stop: common.stop.clone(),
+            drafts,
+            chat: true,
+            fill: None,
+        }))
+    }
+}
+
+/// A tool that may be called.
+pub(crate) struct Tool {
+    pub(crate) function: Function,
+    /// As templates expect it.
+    pub(crate) shown: Value,
+    /// The field that asks for calls that are valid under the schema, where it does.
+    pub(crate) strict: Option<String>,
+}
+
+/// Which tools a reply calls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// None or some.
+    Auto,
+    None,
+    /// At least one.
+    Any,
+    /// This one, once.
+    One(String),
+}
+
+impl Choice {
+    /// What of the tools goes into the prompt, and what the reply is held to. `several`: the value of the field of that name
+    /// that allows or forbids several calls in a reply, where it says anything.
+    pub(crate) fn of(
+        self,
+        tools: Vec<Tool>,
+        (several, field): (Option<bool>, &str),
+        facts: &Facts,
+    ) -> Result<(Option<Value>, Option<Held>), ApiError> {
+        let forces = matches!(self, Choice::Any | Choice::One(_));
+        if tools.is_empty() && forces {
+            return Err(ApiError::field("tool_choice", "there are no tools"));
+        }
+        if tools.is_empty() || self == Choice::None {
+            return Ok((None, None));
+        }
+        let Some(format) = facts.calls else {
+            let message = "this model has no form for calls that this server can read";
+            return Err(ApiError::field("tools", message));
+        };
+        let only = "only where tool_choice makes the model call a tool: a reply that may be anything is not held to it";
+        if several == Some(false) && !forces {
+            return Err(ApiError::field(field, only));
+        }
+        if let Some(strict) = tools.iter().find_map(|t| t.strict.as_ref()).filter(|_| !forces) {
+            return Err(ApiError::field(strict, only));
+        }
+        let (functions, shown): (Vec<Function>, Vec<Value>) =
+            tools.into_iter().map(|t| (t.function, t.shown)).unzip();
+        let several = several.unwrap_or(true) && self == Choice::Any;
+        let functions: Vec<Function> = match &self {
+            Choice::One(name) => functions.into_iter().filter(|f| f.name == *name).collect(),
+            _ => functions,
+        };
+        if functions.is_empty() {
+            return Err(ApiError::field("tool_choice", "there is no tool of that name"));
+        }
+        let calls = ToolCalls { format: format.to_owned(), functions, several };
+        let held = forces.then_some(Held { language: Language::ToolCalls(calls), field: "tools" });
+        Ok((Some(Value::Array(shown)), held))
+    }
+}
