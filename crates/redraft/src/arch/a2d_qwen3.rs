@@ -33,7 +33,8 @@ const HF: HfSpec = HfSpec {
         tables::UNSHIFTED,
         &[key("diffusion.canvas_length", Setting::Block(tables::BLOCK, None))],
     ],
-    demands: &[tables::PLAIN],
+    demands: &[tables::PLAIN, tables::WHOLE_HEADS, tables::NO_QKV_BIAS],
+    inert: &[tables::INERT],
     add_bos: None,
 };
 

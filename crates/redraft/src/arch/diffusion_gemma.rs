@@ -36,6 +36,7 @@ const HF: HfSpec = HfSpec {
     made: &[Made { gguf: "rope_freqs.weight", values: rope_factors }],
     keys: &[KEYS],
     demands: &[DEMANDS],
+    inert: &[tables::INERT, INERT],
     add_bos: None,
 };
 
@@ -165,11 +166,50 @@ fn rope_factors(c: &Config) -> Result<Vec<f32>, String> {
 const DEMANDS: &[Demand] = &[
     demand(&["text_config.hidden_activation"], &["\"gelu_pytorch_tanh\""]),
     demand(&["text_config.attention_bias"], &["false"]),
+    demand(&["text_config.attn_logit_softcapping"], &[]),
+    demand(&["text_config.hidden_size_per_layer_input", "text_config.num_kv_shared_layers"], &["0"]),
+    demand(&["text_config.use_double_wide_mlp"], &["false"]),
+    demand(&["text_config.enable_moe_block"], &["true"]),
     // Pictures see themselves both ways; text does not.
     demand(&["text_config.use_bidirectional_attention"], &["\"vision\""]),
     demand(&["text_config.rope_parameters.sliding_attention.rope_type"], &["\"default\""]),
     demand(&["text_config.rope_parameters.full_attention.rope_type"], &["\"proportional\""]),
     demand(&["quantization_config"], &[]),
+];
+
+/// Parts for images and sound, and what `transformers` writes into the settings of the text's part, too.
+const INERT: &[&str] = &[
+    "audio_config",
+    "audio_token_id",
+    "boa_token_id",
+    "boa_token_index",
+    "boi_token_id",
+    "boi_token_index",
+    "eoa_token_id",
+    "eoa_token_index",
+    "eoi_token_id",
+    "eoi_token_index",
+    "image_token_id",
+    "image_token_index",
+    "text_config._name_or_path",
+    "text_config.architectures",
+    "text_config.attention_dropout",
+    // Whether a layer has values of its own is said by its tensors.
+    "text_config.attention_k_eq_v",
+    "text_config.bos_token_id",
+    "text_config.dtype",
+    "text_config.eos_token_id",
+    "text_config.initializer_range",
+    "text_config.mask_token_id",
+    "text_config.model_type",
+    "text_config.pad_token_id",
+    "text_config.torch_dtype",
+    "text_config.transformers_version",
+    "text_config.use_cache",
+    "text_config.vocab_size_per_layer_input",
+    "video_token_id",
+    "vision_config",
+    "vision_soft_tokens_per_image",
 ];
 
 /// Width of a canvas where the file does not say (the model card's).

@@ -29,7 +29,8 @@ const HF: HfSpec = HfSpec {
     twins: &[],
     made: &[],
     keys: &[tables::SIZES, tables::SHIFTED],
-    demands: &[tables::PLAIN],
+    demands: &[tables::PLAIN, tables::WHOLE_HEADS],
+    inert: &[tables::INERT],
     add_bos: None,
 };
 

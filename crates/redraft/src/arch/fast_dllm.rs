@@ -34,7 +34,8 @@ const HF: HfSpec = HfSpec {
         tables::SHIFTED,
         &[key("diffusion.canvas_length", Setting::Block(tables::BLOCK, Some(32)))],
     ],
-    demands: &[tables::PLAIN],
+    demands: &[tables::PLAIN, tables::WHOLE_HEADS],
+    inert: &[tables::INERT],
     add_bos: None,
 };
 

@@ -29,7 +29,8 @@ const HF: HfSpec = HfSpec {
     twins: &[],
     made: &[],
     keys: &[tables::SIZES, tables::EXPERT_SIZES, tables::SHIFTED],
-    demands: &[tables::PLAIN, tables::RENORMALIZED],
+    demands: &[tables::PLAIN, tables::WHOLE_HEADS, tables::NO_QKV_BIAS, tables::RENORMALIZED],
+    inert: &[tables::INERT],
     add_bos: None,
 };
 

@@ -33,7 +33,8 @@ const HF: HfSpec = HfSpec {
         tables::UNSHIFTED,
         &[key("diffusion.canvas_length", Setting::Block(tables::BLOCK, Some(4)))],
     ],
-    demands: &[tables::PLAIN, tables::RENORMALIZED],
+    demands: &[tables::PLAIN, tables::WHOLE_HEADS, tables::NO_QKV_BIAS, tables::RENORMALIZED],
+    inert: &[tables::INERT],
     add_bos: None,
 };
 
