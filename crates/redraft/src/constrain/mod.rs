@@ -17,6 +17,7 @@
 //! ```
 
 mod automaton;
+mod ecma;
 mod error;
 mod json;
 mod paths;
