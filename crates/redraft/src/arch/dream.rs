@@ -28,7 +28,7 @@ const HF: HfSpec = HfSpec {
     ignored: &[],
     twins: &[],
     made: &[],
-    keys: &[tables::SIZES, tables::SHIFTED],
+    keys: &[tables::SIZES],
     demands: &[tables::PLAIN, tables::WHOLE_HEADS],
     inert: &[tables::INERT],
     add_bos: None,

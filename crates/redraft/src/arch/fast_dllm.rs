@@ -29,11 +29,7 @@ const HF: HfSpec = HfSpec {
     ignored: &[],
     twins: &[],
     made: &[],
-    keys: &[
-        tables::SIZES,
-        tables::SHIFTED,
-        &[key("diffusion.canvas_length", Setting::Block(tables::BLOCK, Some(32)))],
-    ],
+    keys: &[tables::SIZES, &[key(super::CANVAS_LEN, Setting::Block(tables::BLOCK, Some(32)))]],
     demands: &[tables::PLAIN, tables::WHOLE_HEADS],
     inert: &[tables::INERT],
     add_bos: None,

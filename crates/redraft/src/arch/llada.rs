@@ -29,7 +29,7 @@ const HF: HfSpec = HfSpec {
     ignored: &[],
     twins: &[],
     made: &[],
-    keys: &[KEYS, tables::UNSHIFTED],
+    keys: &[KEYS],
     demands: &[DEMANDS],
     inert: &[tables::INERT, INERT],
     add_bos: Some(true),

@@ -14,7 +14,7 @@ use crate::convert::{
     Config, Demand, Fixed, HfSpec, Key, Setting, Tensor, demand, key, missing, same, tables,
 };
 use crate::layers::ExpertsKind;
-use crate::sampler::{THRESHOLD, names_commands};
+use crate::sampler::{DELETE_KEY, SPLIT_KEY, THRESHOLD, names_commands};
 
 pub(super) const SPEC: ArchSpec = ArchSpec {
     name: FAMILY.name,
@@ -41,11 +41,7 @@ const HF: HfSpec = HfSpec {
     ignored: &[],
     twins: &[],
     made: &[],
-    keys: &[
-        KEYS,
-        tables::UNSHIFTED,
-        &[key("diffusion.canvas_length", Setting::Block(tables::BLOCK, Some(32)))],
-    ],
+    keys: &[KEYS, &[key(super::CANVAS_LEN, Setting::Block(tables::BLOCK, Some(32)))]],
     demands: &[tables::PLAIN, tables::NO_QKV_BIAS, DEMANDS],
     inert: &[tables::INERT, INERT],
     add_bos: None,
@@ -109,8 +105,8 @@ const KEYS: &[Key] = &[
     key("expert_weights_scale", Setting::Float(&["routed_scaling_factor"])),
     // Of 2.2.
     key(CAPACITY, Setting::OptSize(&["expert_capacity"])),
-    key("diffusion.delete_token_id", Setting::OptId(&["delete_token_id"])),
-    key("diffusion.split_token_id", Setting::OptId(&["split_token_id"])),
+    key(DELETE_KEY, Setting::OptSize(&["delete_token_id"])),
+    key(SPLIT_KEY, Setting::OptSize(&["split_token_id"])),
 ];
 
 fn head_dim(c: &Config) -> Result<u32, String> {
@@ -121,14 +117,7 @@ fn head_dim(c: &Config) -> Result<u32, String> {
 }
 
 fn rotated(c: &Config) -> Result<Option<Value>, String> {
-    c.agree(tables::ROTATED)?;
-    let share = c.float(tables::ROTATED)?;
-    if let Some(share) = share.filter(|s| !(*s > 0.0 && *s <= 1.0)) {
-        return Err(format!(
-            "config.json: `partial_rotary_factor`: expected more than 0 and at most 1, found {share}"
-        ));
-    }
-    let by_share = match share {
+    let by_share = match tables::rotated_share(c, tables::ROTATED)? {
         Some(share) => Some((f64::from(head_dim(c)?) * share) as u32),
         None => None,
     };
@@ -142,7 +131,7 @@ fn rotated(c: &Config) -> Result<Option<Value>, String> {
 }
 
 const DEMANDS: &[Demand] = &[
-    demand(&["use_qk_norm"], &["true"]),
+    demand(&["use_qk_norm", "use_rmsnorm"], &["true"]),
     demand(&["score_function"], &["\"sigmoid\""]),
     demand(&["moe_router_enable_expert_bias"], &["true"]),
     demand(&["norm_head", "norm_softmax", "using_split_qkv_in_self_attention"], &["false"]),

@@ -28,7 +28,7 @@ const HF: HfSpec = HfSpec {
     ignored: &[],
     twins: &[],
     made: &[],
-    keys: &[tables::SIZES, tables::EXPERT_SIZES, tables::UNSHIFTED],
+    keys: &[tables::SIZES, tables::EXPERT_SIZES],
     demands: &[tables::PLAIN, tables::WHOLE_HEADS, tables::NO_QKV_BIAS, RAW_WEIGHTS],
     inert: &[tables::INERT],
     add_bos: None,

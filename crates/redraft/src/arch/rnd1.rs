@@ -28,7 +28,7 @@ const HF: HfSpec = HfSpec {
     ignored: &[],
     twins: &[],
     made: &[],
-    keys: &[tables::SIZES, tables::EXPERT_SIZES, tables::SHIFTED],
+    keys: &[tables::SIZES, tables::EXPERT_SIZES],
     demands: &[tables::PLAIN, tables::WHOLE_HEADS, tables::NO_QKV_BIAS, tables::RENORMALIZED],
     inert: &[tables::INERT],
     add_bos: None,

@@ -178,7 +178,6 @@ impl Config {
             Setting::Size(paths) => Some(self.need(paths)?.into()),
             Setting::OptSize(paths) => self.size(paths)?.filter(|&n| n > 0).map(Value::U32),
             Setting::OptCount(paths) => self.count(paths)?.map(Value::U32),
-            Setting::OptId(paths) => self.size(paths)?.map(Value::U32),
             Setting::Block(paths, default) => {
                 if block.is_none() {
                     self.agree(paths)?;

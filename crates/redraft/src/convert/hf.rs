@@ -90,8 +90,6 @@ pub enum Setting {
     OptSize(&'static [&'static str]),
     /// An integer that is not zero, or nothing.
     OptCount(&'static [&'static str]),
-    /// An integer, or nothing; zero is one, too.
-    OptId(&'static [&'static str]),
     /// The length of a block: what the caller says, an integer of the settings, or else this number, with a note. All of
     /// the paths that are there must agree.
     Block(&'static [&'static str], Option<u32>),

@@ -9,7 +9,7 @@ use super::folder::{Folder, Source};
 use super::hf::{HfSpec, Name, Rows, Setting, Tensor};
 use super::rows::{Data, Planned, RowOrder, dims};
 use super::tokenizer_json::{TokenizerFiles, Wanted, add_tokenizer};
-use crate::arch::{ARCHS, ArchSpec};
+use crate::arch::{ARCHS, ArchSpec, SHIFT};
 use crate::file_type::id_of;
 
 /// Name of the token embedding, whose rows are the vocabulary.
@@ -85,6 +85,9 @@ impl<'a> Plan<'a> {
                 Ok(None) => {}
                 Err(e) => problems.push(e),
             }
+        }
+        if let Some(shifted) = arch.shifted {
+            metadata.set(SHIFT, shifted);
         }
         let block = |k: &&super::Key| matches!(k.from, Setting::Block(..));
         if options.block_len.is_some() && !hf.keys.iter().copied().flatten().any(|k| block(&k)) {

@@ -90,17 +90,29 @@ pub(crate) const ROTATED: &[&str] = &[
 /// Tokens see what comes after them.
 pub(crate) const NOT_CAUSAL: Key = key("attention.causal", Setting::Always(Fixed::Flag(false)));
 
-/// All tokens are seen, however far away. Many checkpoints have a width, and a flag that says that there is no window.
-pub(crate) const NO_WINDOW: Key =
-    key("attention.sliding_window", Setting::Made(|c| no_window(c).map(|()| None)));
+/// All tokens are seen, however far away: a width is known to mean nothing where a flag says that there is no window.
+/// Without the flag it is named as what nobody knows.
+pub(crate) const NO_WINDOW: Key = key(
+    "attention.sliding_window",
+    Setting::Made(|c| {
+        let off = c.flag(&["use_sliding_window"])?;
+        off.map(|_| c.size(&["sliding_window"])).transpose()?;
+        Ok(None)
+    }),
+);
 
-fn no_window(c: &Config) -> Result<(), String> {
-    match (c.size(&["sliding_window"])?, c.get(&["use_sliding_window"])) {
-        (Some(n), None) => Err(format!(
-            "config.json: `sliding_window` is {n}, and there is no `use_sliding_window` that says false; the architecture \
-             computes something else"
+/// The share of a head that rotates, by one or several names.
+///
+/// # Errors
+/// That they differ, or what it is instead.
+pub(crate) fn rotated_share(c: &Config, paths: &[&str]) -> Result<Option<f64>, String> {
+    c.agree(paths)?;
+    match c.float(paths)? {
+        Some(share) if !(share > 0.0 && share <= 1.0) => Err(format!(
+            "config.json: `{}`: expected more than 0 and at most 1, found {share}",
+            c.get(paths).map_or("", |(path, _)| path)
         )),
-        _ => Ok(()),
+        share => Ok(share),
     }
 }
 
@@ -110,12 +122,6 @@ pub(crate) const EXPERT_SIZES: &[Key] = &[
     key("expert_used_count", Setting::Size(&["num_experts_per_tok"])),
     key("expert_feed_forward_length", Setting::Size(&["moe_intermediate_size", "expert_intermediate_size"])),
 ];
-
-/// Row i predicts position i.
-pub(crate) const UNSHIFTED: &[Key] = &[key("diffusion.shift_logits", Setting::Always(Fixed::Flag(false)))];
-
-/// Row i predicts position i + 1.
-pub(crate) const SHIFTED: &[Key] = &[key("diffusion.shift_logits", Setting::Always(Fixed::Flag(true)))];
 
 /// Where settings say how long blocks are.
 pub(crate) const BLOCK: &[&str] = &["block_size", "block_length", "bd_size"];
@@ -129,7 +135,7 @@ pub(crate) const PLAIN: &[Demand] = &[
         &["\"default\""],
     ),
     demand(&["rope_scaling.factor", "rope_parameters.factor"], &["1"]),
-    demand(&["use_sliding_window"], &["false"]),
+    demand(&["use_sliding_window", "use_mrope"], &["false"]),
     demand(&["layer_types"], &["\"full_attention\""]),
     demand(&["attention_bias", "mlp_bias", "use_bias", "add_bias_linear"], &["false"]),
     demand(&["final_logit_softcapping", "attn_logit_softcapping", "logits_soft_cap"], &[]),
@@ -172,12 +178,15 @@ pub(crate) const INERT: &[&str] = &[
     "bos_token_id",
     "chunk_size_feed_forward",
     "cross_attention_hidden_size",
+    "debug",
     "decoder_start_token_id",
     "do_sample",
     "dtype",
     "embedding_dropout",
+    "ep_size",
     "eos_token_id",
     "finetuning_task",
+    "fuse_cross_entropy",
     "gradient_checkpointing",
     "hidden_dropout",
     "id2label",
@@ -191,8 +200,11 @@ pub(crate) const INERT: &[&str] = &[
     "mask_token_id",
     "max_length",
     "max_window_layers",
+    "micro_forward",
     "min_length",
     "model_type",
+    "moe_backend",
+    "num_diffusion_steps",
     "output_attentions",
     "output_dropout",
     "output_hidden_states",
@@ -206,6 +218,7 @@ pub(crate) const INERT: &[&str] = &[
     "return_dict",
     "router_aux_loss_coef",
     "sep_token_id",
+    "skip_checkpoint",
     "task_specific_params",
     "temperature",
     "tie_encoder_decoder",
@@ -218,6 +231,7 @@ pub(crate) const INERT: &[&str] = &[
     "unk_token_id",
     "use_bfloat16",
     "use_cache",
+    "use_deepep",
     "vocab_size",
 ];
 

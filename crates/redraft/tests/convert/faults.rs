@@ -203,8 +203,8 @@ fn no_setting_that_changes_the_arithmetic_is_passed_over() {
         ("residual_multiplier", json!(0.2)),
         ("logits_scaling", json!(8.0)),
         ("query_pre_attn_scalar", json!(256)),
-        ("sliding_window", json!(4)),
         ("use_sliding_window", json!(true)),
+        ("use_mrope", json!(true)),
         ("layer_types", json!(["full_attention", "sliding_attention"])),
         ("clip_qkv", json!(8.0)),
         ("partial_rotary_factor", json!(0.25)),
@@ -274,6 +274,13 @@ fn no_setting_that_changes_the_arithmetic_is_passed_over() {
     files.config["text_config"]["attn_logit_softcapping"] = 50.into();
     files.config["text_config"]["num_kv_shared_layers"] = 1.into();
     assert_says(&files, &["`text_config.attn_logit_softcapping`", "`text_config.num_kv_shared_layers`"]);
+    let mut files = Files::new(&model("oracle/models/dg-mini.F32.gguf"), Style::default());
+    files.config["text_config"]["rope_parameters"]["full_attention"]["partial_rotary_factor"] = 2.into();
+    files.config["text_config"]["rope_parameters"]["sliding_attention"]["factor"] = 8.into();
+    assert_says(
+        &files,
+        &["full_attention.partial_rotary_factor`: expected more than 0", "sliding_attention.factor`"],
+    );
 }
 
 /// The file that comes out and what is said beside it.
@@ -299,6 +306,10 @@ fn settings_that_nobody_knows_are_named() {
         assert_eq!(said.len(), 1, "{file}: {said:?}");
         assert!(said[0].contains(": `tail.beta`, `zeta_factor`; if one"), "{file}: {said:?}");
     }
+    // A width of a window without a word on whether there is one.
+    let mut files = dream();
+    files.config["sliding_window"] = 4.into();
+    assert!(notes(&files).1.iter().any(|n| n.contains("not known here: `sliding_window`;")));
 }
 
 #[test]

@@ -38,7 +38,7 @@ impl ReportArgs {
             append(path).with_context(|| format!("--jsonl {}", path.display()))?;
         }
         if let Some(path) = &self.html {
-            files::write(path, page.html().as_bytes()).context("--html")?;
+            files::write_result(path, files::Kind::Page, page.html().as_bytes()).context("--html")?;
         }
         Ok(())
     }
