@@ -216,7 +216,7 @@ fn place(path: &Path) -> PathBuf {
 ///
 /// # Errors
 /// `output` is a folder, a device, a pipe or a link to nothing, or is to be in a folder that is not there.
-fn refuse_no_place(output: &Path) -> anyhow::Result<()> {
+pub(crate) fn refuse_no_place(output: &Path) -> anyhow::Result<()> {
     let name = output.display();
     match std::fs::metadata(output) {
         Ok(found) if found.is_dir() => {

@@ -200,7 +200,8 @@ impl Args {
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     // One of them is given.
     let output = args.output.as_deref().or(args.imatrix.as_deref()).unwrap_or(Path::new(""));
-    let inputs = [&args.model.model, &args.like, &args.prompts].map(|path| path.as_deref());
+    let template = args.prompt.template.chat_template.as_ref().map(Path::new);
+    let inputs = [args.model.model.as_deref(), args.like.as_deref(), args.prompts.as_deref(), template];
     let kind = if args.imatrix.is_some() { Kind::Imatrix } else { Kind::Recording };
     files::check_result(output, kind, &inputs)?;
     args.refuse_what_means_nothing()?;

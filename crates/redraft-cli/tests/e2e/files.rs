@@ -139,6 +139,7 @@ fn a_result_does_not_take_the_place_of_another_file() {
         for command in [
             &["trace", "-m", &m, "-o", there, "x"][..],
             &["trace", "-m", &m, "--imatrix", there, "x"],
+            &["bench", "-m", &m, "--html", there],
             &[&run[..], &["--trace", there]].concat(),
             &[&run[..], &["--receipt", there]].concat(),
         ] {

@@ -25,6 +25,15 @@ pub(super) struct ReportArgs {
 }
 
 impl ReportArgs {
+    /// What stands in the way of the page, before anything is measured. `model` is read.
+    ///
+    /// # Errors
+    /// As [`files::check_result`].
+    pub(super) fn check(&self, model: Option<&Path>) -> anyhow::Result<()> {
+        let others = [model, self.jsonl.as_deref()];
+        self.html.as_deref().map_or(Ok(()), |path| files::check_result(path, files::Kind::Page, &others))
+    }
+
     /// Writes the files that are asked for.
     ///
     /// # Errors
