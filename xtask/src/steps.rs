@@ -24,6 +24,11 @@ impl Summary {
         Ok(())
     }
 
+    /// What is left out wherever somebody did not install it, on the machines of CI, too.
+    fn note(&mut self, line: &str) {
+        self.skipped.push(line.into());
+    }
+
     fn skip(&mut self, name: &str, why: &str) -> Result<()> {
         if std::env::var_os("REDRAFT_CI").is_some() {
             bail!("step `{name}` cannot run here: {why}");
@@ -152,6 +157,16 @@ pub(crate) fn ci() -> Result<()> {
         })?;
     } else {
         s.skip("goldens, judged by the oracle's own script", "python3 with numpy is missing")?;
+    }
+    let python = std::env::var("REDRAFT_PYTHON").unwrap_or_else(|_| "python3".into());
+    if answers(&python, &["-c", "import llama_cpp"]) {
+        s.step("converted files, loaded by llama.cpp", || {
+            let test =
+                ["--package", "redraft", "--test", "convert", "--locked", "--", "--ignored", "llama_cpp"];
+            run("cargo", &[&["test"][..], &test].concat(), &[])
+        })?;
+    } else {
+        s.note(&format!("converted files, loaded by llama.cpp: {python} has no llama-cpp-python"));
     }
     match instructions::missing() {
         Some(why) => s.skip("instruction counts", why)?,

@@ -12,7 +12,7 @@ use redraft::gguf::DType;
 use serde::Serialize;
 
 use crate::exit::Exit;
-use crate::files::{refuse_existing, refuse_no_place, refuse_overwriting};
+use crate::files::check_model;
 use crate::interrupt;
 use crate::out::Out;
 use crate::ui::progress::{Bytes, human_bytes, human_time};
@@ -96,15 +96,13 @@ fn inputs(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
 
 /// Runs the command.
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
-    refuse_no_place(&args.output)?;
-    refuse_existing(&args.output, args.force)?;
     let name = args.folder.display();
     anyhow::ensure!(
         args.folder.is_dir(),
         "{name} is no folder: expected one as `transformers` saves a model"
     );
     let inputs = inputs(&args.folder)?;
-    refuse_overwriting(&args.output, &inputs.iter().map(|f| Some(f.as_path())).collect::<Vec<_>>())?;
+    check_model(&args.output, args.force, &inputs.iter().map(|f| Some(f.as_path())).collect::<Vec<_>>())?;
     let options = ConvertOptions {
         dtype: DType::from_name(&args.file_type),
         arch: args.arch.clone(),

@@ -8,7 +8,7 @@ use redraft::gguf::Shown;
 use serde::Serialize;
 
 use crate::exit::Exit;
-use crate::files::{about_file, refuse_existing, refuse_no_place, refuse_overwriting, refuse_special};
+use crate::files::{about_file, check_model, refuse_special};
 use crate::interrupt;
 use crate::out::Out;
 use crate::ui::progress::{Bytes, human_bytes};
@@ -63,9 +63,7 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     let path = &args.file;
     refuse_special(path, "a GGUF file")?;
     if let Some(copy) = &args.fix {
-        refuse_overwriting(copy, &[Some(path)])?;
-        refuse_no_place(copy)?;
-        refuse_existing(copy, args.force)?;
+        check_model(copy, args.force, &[Some(path)])?;
     }
     let options = Options { deep: args.deep, roofline: true };
     let report = examine(path, options).map_err(|e| about_file(e, path))?;

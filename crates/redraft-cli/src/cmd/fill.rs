@@ -27,10 +27,11 @@ use crate::args::live::LiveArgs;
 use crate::args::model::ModelArgs;
 use crate::args::prompt::{TemplateArgs, given_or_stdin};
 use crate::exit::Exit;
+use crate::files::{self, Kind};
 use crate::model::Loaded;
 use crate::out::Out;
 use crate::ui::progress::Count;
-use crate::{files, interrupt, model};
+use crate::{interrupt, model};
 
 /// The long help.
 const ABOUT: &str = "\
@@ -150,8 +151,7 @@ impl From<&FilledGap> for GapReport {
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     let inputs = [args.model.model.as_deref(), args.template.chat_template.as_ref().map(Path::new)];
     if let Some(path) = &args.receipt {
-        files::refuse_overwriting(path, &inputs)?;
-        files::refuse_no_place(path)?;
+        files::check_result(path, Kind::Receipt, &inputs)?;
     }
     args.generate.warn_of_hidden_digests(args.receipt.is_some(), out);
     args.generate.refuse_slide("`fill` has no earlier turns")?;
@@ -304,7 +304,7 @@ impl Args {
         if let (Some(path), Some(steps)) = (&self.receipt, steps) {
             let digests = model::digests(model, stop, out)?;
             let receipt = Receipt::new(model, digests, &request, seed, &done, steps);
-            files::write(path, receipt.to_json()?.as_bytes()).context("the receipt")?;
+            files::write_result(path, Kind::Receipt, receipt.to_json()?.as_bytes()).context("the receipt")?;
             out.note(&format!("receipt written to {}", path.display()));
         }
         let written = filled.gaps.iter().map(|gap| gap.ids.len()).sum();

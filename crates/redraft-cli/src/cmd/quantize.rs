@@ -164,9 +164,8 @@ struct Tensor {
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     if let Some(output) = &args.output {
         let inputs = [Some(&args.input), args.imatrix.as_ref(), args.prompts.as_ref()];
-        files::refuse_overwriting(output, &inputs.map(|path| path.map(PathBuf::as_path)))?;
-        files::refuse_no_place(output)?;
-        files::refuse_existing(output, args.force || args.dry_run)?;
+        let inputs = inputs.map(|path| path.map(PathBuf::as_path));
+        files::check_model(output, args.force || args.dry_run, &inputs)?;
         anyhow::ensure!(args.types.len() == 1, "--type: OUT has one type: leave OUT out to compare several");
     }
     let recipes = args.types.iter().map(|name| recipe(args, name)).collect::<anyhow::Result<Vec<_>>>()?;

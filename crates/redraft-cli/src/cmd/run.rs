@@ -20,10 +20,11 @@ use crate::args::live::LiveArgs;
 use crate::args::model::ModelArgs;
 use crate::args::prompt::PromptArgs;
 use crate::exit::Exit;
+use crate::files::{self, Kind};
 use crate::model::Loaded;
 use crate::out::Out;
 use crate::ui::progress::counted;
-use crate::{files, interrupt, model, trace_metadata};
+use crate::{interrupt, model, trace_metadata};
 
 /// Answer one prompt.
 ///
@@ -71,12 +72,11 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
         args.constrain.json_schema.as_deref(),
     ];
     if let Some(path) = &args.trace {
-        files::refuse_overwriting(path, &inputs)?;
+        files::check_result(path, Kind::Recording, &inputs)?;
     }
     if let Some(path) = &args.receipt {
-        files::refuse_overwriting(path, &[&inputs[..], &[args.trace.as_deref()]].concat())?;
+        files::check_result(path, Kind::Receipt, &[&inputs[..], &[args.trace.as_deref()]].concat())?;
     }
-    args.trace.iter().chain(&args.receipt).try_for_each(|path| files::refuse_no_place(path))?;
     args.constrain.check(args.prompt.template.think, args.trace.is_some())?;
     args.generate.warn_of_hidden_digests(args.receipt.is_some(), out);
     args.generate.refuse_slide("`run` has no earlier turns")?;
@@ -141,7 +141,7 @@ fn answer(
     if let (Some(path), Some(steps)) = (&args.receipt, steps) {
         let digests = model::digests(&model, &stop, out)?;
         let receipt = Receipt::new(&model, digests, &request, seed, &done, steps);
-        files::write(path, receipt.to_json()?.as_bytes()).context("the receipt")?;
+        files::write_result(path, Kind::Receipt, receipt.to_json()?.as_bytes()).context("the receipt")?;
         out.note(&format!("receipt written to {}", path.display()));
     }
     Ok(Report::new(&model, &request, &done, &answer, seed, load))
@@ -179,7 +179,7 @@ impl Recording {
         }
         let mut file = self.recorder.finish(&request.prompt, &self.committed);
         file.metadata = trace_metadata::generation(model, request, seed);
-        files::write(path, &file.to_bytes())?;
+        files::write_result(path, Kind::Recording, &file.to_bytes())?;
         out.note(&format!("{} steps recorded in {}", self.steps, path.display()));
         Ok(())
     }

@@ -10,6 +10,7 @@ use redraft::synth::{FILE_TYPES, FileType, write};
 use serde::Serialize;
 
 use crate::exit::Exit;
+use crate::files::check_model;
 use crate::interrupt;
 use crate::out::Out;
 use crate::ui::progress::{Bytes, human_bytes, human_time};
@@ -38,6 +39,10 @@ pub(crate) struct Args {
     /// Decides the weights.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
+
+    /// Replace a file that is there.
+    #[arg(long)]
+    force: bool,
 }
 
 fn presets() -> PossibleValuesParser {
@@ -72,6 +77,7 @@ struct Report {
 
 /// Runs the command.
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
+    check_model(&args.output, args.force, &[])?;
     let preset = all_presets()
         .find(|p| p.name == args.preset)
         .ok_or_else(|| anyhow::anyhow!("there is no preset {}", args.preset))?;
@@ -80,7 +86,7 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     let stop = interrupt::flag()?;
     let bytes = plan.file_bytes(file_type)?;
     let bar = Bytes::new("writing", bytes, !out.quiet && out.err_terminal);
-    let written = write(&plan, file_type, args.seed, &args.output, &mut |done, total| {
+    let written = write(&plan, file_type, args.seed, &args.output, args.force, &mut |done, total| {
         bar.set(done, total);
         !stop.load(Ordering::Relaxed)
     });

@@ -24,9 +24,10 @@ use crate::args::generate::{GenerateArgs, Task};
 use crate::args::model::ModelArgs;
 use crate::args::prompt::{PromptArgs, prompts};
 use crate::exit::Exit;
+use crate::files::{self, Kind};
 use crate::out::Out;
 use crate::ui::progress::human_bytes;
-use crate::{files, interrupt, model, trace_metadata};
+use crate::{interrupt, model, trace_metadata};
 
 /// Write what a model computes on the way into a file.
 ///
@@ -199,9 +200,10 @@ impl Args {
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     // One of them is given.
     let output = args.output.as_deref().or(args.imatrix.as_deref()).unwrap_or(Path::new(""));
-    let inputs = [&args.model.model, &args.like, &args.prompts].map(|path| path.as_deref());
-    files::refuse_overwriting(output, &inputs)?;
-    files::refuse_no_place(output)?;
+    let template = args.prompt.template.chat_template.as_ref().map(Path::new);
+    let inputs = [args.model.model.as_deref(), args.like.as_deref(), args.prompts.as_deref(), template];
+    let kind = if args.imatrix.is_some() { Kind::Imatrix } else { Kind::Recording };
+    files::check_result(output, kind, &inputs)?;
     args.refuse_what_means_nothing()?;
     if let Some(path) = &args.like {
         files::refuse_special(path, "a safetensors file")?;
@@ -321,7 +323,7 @@ fn known_taps(asked: &[String]) -> String {
 
 fn save(path: &Path, kind: &'static str, file: TraceFile) -> anyhow::Result<Report> {
     let bytes = file.to_bytes();
-    files::write(path, &bytes)?;
+    files::write_result(path, Kind::Recording, &bytes)?;
     let tensors = file.tensors.into_iter();
     Ok(Report {
         file: file.name,

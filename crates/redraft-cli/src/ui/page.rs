@@ -38,12 +38,15 @@ const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;mar
     white-space:nowrap}.w{text-align:left}figure{margin:1rem 0}svg{width:100%;height:auto}\
     .bars text{font-size:13px;fill:currentColor}.bars rect{fill:#4a7fd0}.bars line{stroke:currentColor}";
 
+/// What tells a page of this program from others.
+pub(crate) const MARK: &str = "<meta name=\"generator\" content=\"redraft\">";
+
 impl Page {
     /// The text of the file.
     pub(crate) fn html(&self) -> String {
         let title = escaped(self.title);
         let mut out = format!(
-            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">{MARK}\
              <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\
              <title>{title}</title><style>{STYLE}</style></head><body>\n<h1>{title}</h1>\n<p>"
         );

@@ -124,3 +124,49 @@ fn outputs_that_cannot_be_written_are_refused_before_the_work() {
     #[cfg(unix)]
     assert!(done.code == Some(2) && done.err.contains("no regular file"), "{}", done.err);
 }
+
+/// A model file or notes in the place of a result are not lost, and neither is what another command made.
+#[test]
+fn a_result_does_not_take_the_place_of_another_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    std::fs::copy(mini(), at("model.gguf")).unwrap();
+    let before = std::fs::read(at("model.gguf")).unwrap();
+    std::fs::write(at("notes.txt"), "notes").unwrap();
+    let (model, notes, m) = (at("model.gguf"), at("notes.txt"), mini());
+    let run = ["run", "-m", &m, "-n", "4", "--steps", "2", "x"];
+    for there in [&model, &notes] {
+        for command in [
+            &["trace", "-m", &m, "-o", there, "x"][..],
+            &["trace", "-m", &m, "--imatrix", there, "x"],
+            &["bench", "-m", &m, "--html", there],
+            &[&run[..], &["--trace", there]].concat(),
+            &[&run[..], &["--receipt", there]].concat(),
+        ] {
+            let done = redraft(command);
+            assert_eq!((done.code, done.out.as_str()), (Some(2), ""), "{command:?}: {}", done.err);
+            assert!(done.err.contains("exists and is not"), "{command:?}: {}", done.err);
+        }
+    }
+    assert_eq!(std::fs::read(&model).unwrap(), before);
+    assert_eq!(std::fs::read(&notes).unwrap(), b"notes");
+    // Their own kind is replaced.
+    let (trace, receipt, imatrix) = (at("t.safetensors"), at("r.json"), at("i.gguf"));
+    for _ in 0..2 {
+        crate::ok(&[&run[..], &["--trace", &trace, "--receipt", &receipt]].concat());
+        crate::ok(&["trace", "-q", "-m", &m, "-n", "4", "--steps", "2", "--imatrix", &imatrix, "x"]);
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 5, "nothing else is left");
+    // An input under another name.
+    #[cfg(unix)]
+    {
+        let link = at("link.gguf");
+        std::fs::hard_link(&model, &link).unwrap();
+        let done = redraft(&["quantize", &model, &link, "--type", "q8_0", "--force"]);
+        assert!(done.code == Some(2) && done.err.contains("also an input"), "{}", done.err);
+        let done = redraft(&["doctor", &model, "--fix", &link, "--force"]);
+        assert!(done.code == Some(2) && done.err.contains("also an input"), "{}", done.err);
+        let done = redraft(&["trace", "-m", &m, "-o", "/dev/null", "x"]);
+        assert!(done.code == Some(2) && done.err.contains("no regular file"), "{}", done.err);
+    }
+}

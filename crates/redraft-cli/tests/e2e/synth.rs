@@ -12,8 +12,12 @@ fn a_tiny_file_is_written_and_runs() {
     assert_eq!(json(&["inspect", &path])["parameters"], v["parameters"]);
     let v = json(&["run", "-m", &path, "-n", "5", "--steps", "2", "hello"]);
     assert_eq!(v["model"]["file_type"], "Q8_0");
-    assert!(ok(&["synth", "tiny", &path, "--type", "f32"]).contains("parameters"));
-    let sdar = json(&["synth", "sdar-tiny", &path, "--type", "q4_k_m"]);
+    let before = std::fs::read(&path).unwrap();
+    let done = redraft(&["synth", "tiny", &path, "--type", "f32"]);
+    assert!(done.code == Some(2) && done.err.contains("exists: --force replaces it"), "{}", done.err);
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    assert!(ok(&["synth", "tiny", &path, "--type", "f32", "--force"]).contains("parameters"));
+    let sdar = json(&["synth", "sdar-tiny", &path, "--type", "q4_k_m", "--force"]);
     assert!(sdar["bytes"].as_u64() < Some(6 << 20), "{sdar}");
     let v = json(&["run", "-m", &path, "-n", "5", "hello"]);
     assert_eq!((&v["model"]["architecture"], &v["usage"]["completion_tokens"]), (&"sdar".into(), &5.into()));

@@ -37,7 +37,7 @@ pub(crate) fn caller() -> Model {
     let name = format!("redraft-caller-{}-{:?}.gguf", std::process::id(), std::thread::current().id());
     let path = std::env::temp_dir().join(name);
     let file_type = redraft::synth::FILE_TYPES.iter().find(|f| f.name == "f32").unwrap();
-    redraft::synth::write(&plan, file_type, 1, &path, &mut |_, _| true).unwrap();
+    redraft::synth::write(&plan, file_type, 1, &path, false, &mut |_, _| true).unwrap();
     let bytes = std::fs::read(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
     let gguf = redraft::gguf::Gguf::from_bytes(bytes.into()).unwrap();

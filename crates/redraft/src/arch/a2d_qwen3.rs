@@ -28,12 +28,9 @@ const HF: HfSpec = HfSpec {
     ignored: &[],
     twins: &[],
     made: &[],
-    keys: &[
-        tables::SIZES,
-        tables::UNSHIFTED,
-        &[key("diffusion.canvas_length", Setting::Block(tables::BLOCK, None))],
-    ],
-    demands: &[tables::PLAIN],
+    keys: &[tables::SIZES, &[key(super::CANVAS_LEN, Setting::Block(tables::BLOCK, None))]],
+    demands: &[tables::PLAIN, tables::WHOLE_HEADS, tables::NO_QKV_BIAS],
+    inert: &[tables::INERT],
     add_bos: None,
 };
 

@@ -11,7 +11,7 @@ use crate::convert::{
     Config, Demand, Fixed, HfSpec, Key, Made, Setting, Tensor, demand, key, missing, same, tables,
 };
 use crate::layers::{Gemma4, Scalars, SelfConditioning};
-use crate::sampler::{ENTROPY_BOUND, PromptWindow};
+use crate::sampler::{ENTROPY_BOUND, PromptWindow, entropy_bound_key as eb};
 use crate::weights::WeightLoader;
 
 pub(super) const SPEC: ArchSpec = ArchSpec {
@@ -36,6 +36,7 @@ const HF: HfSpec = HfSpec {
     made: &[Made { gguf: "rope_freqs.weight", values: rope_factors }],
     keys: &[KEYS],
     demands: &[DEMANDS],
+    inert: &[tables::INERT, INERT],
     add_bos: None,
 };
 
@@ -102,12 +103,12 @@ const KEYS: &[Key] = &[
     key("rope.dimension_count_swa", Setting::Size(&["text_config.head_dim"])),
     tables::NOT_CAUSAL,
     key(super::CANVAS_LEN, Setting::Block(&["canvas_length"], Some(CANVAS_LEN as u32))),
-    key("diffusion.eb_max_steps", Setting::OptSize(&["generation.max_denoising_steps"])),
-    key("diffusion.eb_t_min", Setting::OptFloat(&["generation.t_min"])),
-    key("diffusion.eb_t_max", Setting::OptFloat(&["generation.t_max"])),
-    key("diffusion.eb_entropy_bound", Setting::OptFloat(&["generation.sampler_config.entropy_bound"])),
-    key("diffusion.eb_stability_threshold", Setting::Made(stability)),
-    key("diffusion.eb_confidence_threshold", Setting::OptFloat(&["generation.confidence_threshold"])),
+    key(eb::MAX_STEPS, Setting::OptSize(&["generation.max_denoising_steps"])),
+    key(eb::T_MIN, Setting::OptFloat(&["generation.t_min"])),
+    key(eb::T_MAX, Setting::OptFloat(&["generation.t_max"])),
+    key(eb::ENTROPY_BOUND, Setting::OptFloat(&["generation.sampler_config.entropy_bound"])),
+    key(eb::STABILITY, Setting::Made(stability)),
+    key(eb::CONFIDENCE, Setting::OptFloat(&["generation.confidence_threshold"])),
 ];
 
 /// Zero steps of stability is a setting, too.
@@ -156,7 +157,7 @@ fn kv_heads(c: &Config) -> Result<Option<Value>, String> {
 /// Pairs that rotate have the factor 1, the others one that stops them.
 fn rope_factors(c: &Config) -> Result<Vec<f32>, String> {
     let paths = &["text_config.rope_parameters.full_attention.partial_rotary_factor"];
-    let share = c.float(paths)?.ok_or_else(|| missing(paths))?;
+    let share = tables::rotated_share(c, paths)?.ok_or_else(|| missing(paths))?;
     let pairs = full_head_dim(c)?.min(1 << 16) / 2;
     let rotated = (f64::from(pairs) * share) as u32;
     Ok((0..pairs).map(|i| if i < rotated { 1.0 } else { 1e30 }).collect())
@@ -165,11 +166,58 @@ fn rope_factors(c: &Config) -> Result<Vec<f32>, String> {
 const DEMANDS: &[Demand] = &[
     demand(&["text_config.hidden_activation"], &["\"gelu_pytorch_tanh\""]),
     demand(&["text_config.attention_bias"], &["false"]),
+    demand(&["text_config.attn_logit_softcapping"], &[]),
+    demand(&["text_config.hidden_size_per_layer_input", "text_config.num_kv_shared_layers"], &["0"]),
+    demand(&["text_config.use_double_wide_mlp"], &["false"]),
+    demand(&["text_config.enable_moe_block"], &["true"]),
     // Pictures see themselves both ways; text does not.
     demand(&["text_config.use_bidirectional_attention"], &["\"vision\""]),
     demand(&["text_config.rope_parameters.sliding_attention.rope_type"], &["\"default\""]),
     demand(&["text_config.rope_parameters.full_attention.rope_type"], &["\"proportional\""]),
+    demand(
+        &[
+            "text_config.rope_parameters.sliding_attention.partial_rotary_factor",
+            "text_config.rope_parameters.sliding_attention.factor",
+            "text_config.rope_parameters.full_attention.factor",
+        ],
+        &["1"],
+    ),
     demand(&["quantization_config"], &[]),
+];
+
+/// Parts for images and sound, and what `transformers` writes into the settings of the text's part, too.
+const INERT: &[&str] = &[
+    "audio_config",
+    "audio_token_id",
+    "boa_token_id",
+    "boa_token_index",
+    "boi_token_id",
+    "boi_token_index",
+    "eoa_token_id",
+    "eoa_token_index",
+    "eoi_token_id",
+    "eoi_token_index",
+    "image_token_id",
+    "image_token_index",
+    "text_config._name_or_path",
+    "text_config.architectures",
+    "text_config.attention_dropout",
+    // Whether a layer has values of its own is said by its tensors.
+    "text_config.attention_k_eq_v",
+    "text_config.bos_token_id",
+    "text_config.dtype",
+    "text_config.eos_token_id",
+    "text_config.initializer_range",
+    "text_config.mask_token_id",
+    "text_config.model_type",
+    "text_config.pad_token_id",
+    "text_config.torch_dtype",
+    "text_config.transformers_version",
+    "text_config.use_cache",
+    "text_config.vocab_size_per_layer_input",
+    "video_token_id",
+    "vision_config",
+    "vision_soft_tokens_per_image",
 ];
 
 /// Width of a canvas where the file does not say (the model card's).

@@ -28,8 +28,9 @@ const HF: HfSpec = HfSpec {
     ignored: &[],
     twins: &[],
     made: &[],
-    keys: &[tables::SIZES, tables::SHIFTED],
-    demands: &[tables::PLAIN],
+    keys: &[tables::SIZES],
+    demands: &[tables::PLAIN, tables::WHOLE_HEADS],
+    inert: &[tables::INERT],
     add_bos: None,
 };
 

@@ -29,12 +29,9 @@ const HF: HfSpec = HfSpec {
     ignored: &[],
     twins: &[],
     made: &[],
-    keys: &[
-        tables::SIZES,
-        tables::SHIFTED,
-        &[key("diffusion.canvas_length", Setting::Block(tables::BLOCK, Some(32)))],
-    ],
-    demands: &[tables::PLAIN],
+    keys: &[tables::SIZES, &[key(super::CANVAS_LEN, Setting::Block(tables::BLOCK, Some(32)))]],
+    demands: &[tables::PLAIN, tables::WHOLE_HEADS],
+    inert: &[tables::INERT],
     add_bos: None,
 };
 

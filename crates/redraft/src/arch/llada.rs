@@ -29,8 +29,9 @@ const HF: HfSpec = HfSpec {
     ignored: &[],
     twins: &[],
     made: &[],
-    keys: &[KEYS, tables::UNSHIFTED],
+    keys: &[KEYS],
     demands: &[DEMANDS],
+    inert: &[tables::INERT, INERT],
     add_bos: Some(true),
 };
 
@@ -82,7 +83,22 @@ const DEMANDS: &[Demand] = &[
     demand(&["attention_layer_norm"], &["false"]),
     demand(&["block_group_size"], &["1"]),
     demand(&["multi_query_attention"], &["false"]),
+    demand(&["include_bias", "include_qkv_bias", "bias_for_layer_norm"], &["false"]),
+    demand(&["layer_norm_with_affine"], &["true"]),
+    demand(&["rope_scaling", "clip_qkv"], &[]),
     demand(&["quantization_config"], &[]),
+];
+
+/// Positions and norms are computed in F32 here, whatever they say.
+const INERT: &[&str] = &[
+    "alibi_bias_max",
+    "attention_layer_norm_with_affine",
+    "embedding_size",
+    "flash_attention",
+    "init_cutoff_factor",
+    "mlp_ratio",
+    "precision",
+    "rope_full_precision",
 ];
 
 const FAMILY: Family = Family {

@@ -14,7 +14,7 @@ use crate::convert::{
     Config, Demand, Fixed, HfSpec, Key, Setting, Tensor, demand, key, missing, same, tables,
 };
 use crate::layers::ExpertsKind;
-use crate::sampler::{THRESHOLD, names_commands};
+use crate::sampler::{DELETE_KEY, SPLIT_KEY, THRESHOLD, names_commands};
 
 pub(super) const SPEC: ArchSpec = ArchSpec {
     name: FAMILY.name,
@@ -41,12 +41,9 @@ const HF: HfSpec = HfSpec {
     ignored: &[],
     twins: &[],
     made: &[],
-    keys: &[
-        KEYS,
-        tables::UNSHIFTED,
-        &[key("diffusion.canvas_length", Setting::Block(tables::BLOCK, Some(32)))],
-    ],
-    demands: &[tables::PLAIN, DEMANDS],
+    keys: &[KEYS, &[key(super::CANVAS_LEN, Setting::Block(tables::BLOCK, Some(32)))]],
+    demands: &[tables::PLAIN, tables::NO_QKV_BIAS, DEMANDS],
+    inert: &[tables::INERT, INERT],
     add_bos: None,
 };
 
@@ -78,13 +75,14 @@ const KEYS: &[Key] = &[
     key("embedding_length", Setting::Size(&["hidden_size"])),
     key("feed_forward_length", Setting::OptSize(&["intermediate_size"])),
     key("attention.head_count", Setting::Size(&["num_attention_heads"])),
-    key("attention.head_count_kv", Setting::OptSize(&["num_key_value_heads"])),
+    key("attention.head_count_kv", Setting::OptCount(&["num_key_value_heads"])),
     key("attention.key_length", Setting::Made(|c| head_dim(c).map(|d| Some(d.into())))),
     key("attention.value_length", Setting::Made(|c| head_dim(c).map(|d| Some(d.into())))),
     key(ROTATED, Setting::Made(rotated)),
-    key("rope.freq_base", Setting::Float(&["rope_theta", "rope_parameters.rope_theta"])),
+    key("rope.freq_base", Setting::Float(tables::ROPE_BASE)),
     key("attention.layer_norm_rms_epsilon", Setting::Float(&["rms_norm_eps"])),
     tables::NOT_CAUSAL,
+    tables::NO_WINDOW,
     key(
         "leading_dense_block_count",
         Setting::Made(|c| Ok(c.size(&["first_k_dense_replace"])?.map(Value::U32))),
@@ -107,32 +105,41 @@ const KEYS: &[Key] = &[
     key("expert_weights_scale", Setting::Float(&["routed_scaling_factor"])),
     // Of 2.2.
     key(CAPACITY, Setting::OptSize(&["expert_capacity"])),
-    key("diffusion.delete_token_id", Setting::OptSize(&["delete_token_id"])),
-    key("diffusion.split_token_id", Setting::OptSize(&["split_token_id"])),
+    key(DELETE_KEY, Setting::OptSize(&["delete_token_id"])),
+    key(SPLIT_KEY, Setting::OptSize(&["split_token_id"])),
 ];
 
 fn head_dim(c: &Config) -> Result<u32, String> {
-    match c.size(&["head_dim"])? {
-        Some(dim) if dim > 0 => Ok(dim),
-        _ => Ok(c.need(&["hidden_size"])? / c.need(&["num_attention_heads"])?),
+    match c.count(&["head_dim"])? {
+        Some(dim) => Ok(dim),
+        None => Ok(c.need(&["hidden_size"])? / c.need(&["num_attention_heads"])?),
     }
 }
 
 fn rotated(c: &Config) -> Result<Option<Value>, String> {
-    let paths = &["partial_rotary_factor", "rope_parameters.partial_rotary_factor"];
-    match (c.float(paths)?, c.size(&["rotary_dim"])?) {
-        (Some(share), _) => Ok(Some(((f64::from(head_dim(c)?) * share) as u32).into())),
-        (None, Some(n)) => Ok(Some(n.into())),
-        (None, None) => Err(missing(paths)),
+    let by_share = match tables::rotated_share(c, tables::ROTATED)? {
+        Some(share) => Some((f64::from(head_dim(c)?) * share) as u32),
+        None => None,
+    };
+    match (by_share, c.count(&["rotary_dim"])?) {
+        (Some(a), Some(b)) if a != b => Err(format!(
+            "config.json: `rotary_dim` is {b}, but by `partial_rotary_factor` {a} channels of a head rotate"
+        )),
+        (Some(n), _) | (None, Some(n)) => Ok(Some(n.into())),
+        (None, None) => Err(missing(tables::ROTATED)),
     }
 }
 
 const DEMANDS: &[Demand] = &[
-    demand(&["use_bias"], &["false"]),
-    demand(&["use_qkv_bias"], &["false"]),
-    demand(&["use_qk_norm"], &["true"]),
+    demand(&["use_qk_norm", "use_rmsnorm"], &["true"]),
     demand(&["score_function"], &["\"sigmoid\""]),
+    demand(&["moe_router_enable_expert_bias"], &["true"]),
+    demand(&["norm_head", "norm_softmax", "using_split_qkv_in_self_attention"], &["false"]),
+    demand(&["num_nextn_predict_layers"], &["0"]),
 ];
+
+/// Routers are computed in F32 here, whatever they say.
+const INERT: &[&str] = &["moe_router_topk_scaling_factor", "rotary_type", "router_dtype"];
 
 const ROTATED: &str = "rope.dimension_count";
 

@@ -28,8 +28,9 @@ const HF: HfSpec = HfSpec {
     ignored: &[],
     twins: &[],
     made: &[],
-    keys: &[tables::SIZES, tables::EXPERT_SIZES, tables::UNSHIFTED],
-    demands: &[tables::PLAIN, RAW_WEIGHTS],
+    keys: &[tables::SIZES, tables::EXPERT_SIZES],
+    demands: &[tables::PLAIN, tables::WHOLE_HEADS, tables::NO_QKV_BIAS, RAW_WEIGHTS],
+    inert: &[tables::INERT],
     add_bos: None,
 };
 
@@ -39,8 +40,10 @@ const RAW_WEIGHTS: &[Demand] = &[
     demand(&["moe_router_score_function"], &["\"softmax\""]),
     demand(&["moe_router_enable_expert_bias"], &["false"]),
     demand(&["routed_scaling_factor"], &["1"]),
-    demand(&["partial_rotary_factor"], &["1"]),
-    demand(&["clip_qkv"], &[]),
+    demand(&["qk_layernorm"], &["true"]),
+    // All layers have experts, all of which may be chosen, and none is shared.
+    demand(&["moe_layer_freq"], &["1"]),
+    demand(&["router_num_group", "router_topk_group", "shared_expert_intermediate_size"], &[]),
 ];
 
 const FAMILY: Family = Family {

@@ -28,8 +28,9 @@ const HF: HfSpec = HfSpec {
     ignored: &[],
     twins: &[],
     made: &[],
-    keys: &[tables::SIZES, tables::EXPERT_SIZES, tables::SHIFTED],
-    demands: &[tables::PLAIN, tables::RENORMALIZED],
+    keys: &[tables::SIZES, tables::EXPERT_SIZES],
+    demands: &[tables::PLAIN, tables::WHOLE_HEADS, tables::NO_QKV_BIAS, tables::RENORMALIZED],
+    inert: &[tables::INERT],
     add_bos: None,
 };
 

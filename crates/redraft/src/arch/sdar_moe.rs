@@ -30,10 +30,10 @@ const HF: HfSpec = HfSpec {
     keys: &[
         tables::SIZES,
         tables::EXPERT_SIZES,
-        tables::UNSHIFTED,
-        &[key("diffusion.canvas_length", Setting::Block(tables::BLOCK, Some(4)))],
+        &[key(super::CANVAS_LEN, Setting::Block(tables::BLOCK, Some(4)))],
     ],
-    demands: &[tables::PLAIN, tables::RENORMALIZED],
+    demands: &[tables::PLAIN, tables::WHOLE_HEADS, tables::NO_QKV_BIAS, tables::RENORMALIZED],
+    inert: &[tables::INERT],
     add_bos: None,
 };
 

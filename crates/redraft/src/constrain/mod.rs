@@ -18,6 +18,7 @@
 
 mod automaton;
 mod calls;
+mod ecma;
 mod error;
 mod json;
 mod paths;

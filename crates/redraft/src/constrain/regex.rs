@@ -1,7 +1,7 @@
 //! Regular expressions as languages of bytes.
 //!
-//! Syntax is that of the crate `regex`, with the meanings that ECMA-262 gives `\d`, `\w`, `\s`: a schema's patterns are such
-//! expressions, and a digit in them is one of ten.
+//! Syntax is that of the crate `regex`, with the meanings that ECMA-262 gives `\d`, `\w`, `\s`: a digit is one of ten. A schema's
+//! patterns are of ECMA-262 altogether ([`ecma`]).
 
 use std::cell::Cell;
 
@@ -9,8 +9,8 @@ use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, Hir, HirKind, Look};
 use regex_syntax::utf8::Utf8Sequences;
 
-use super::ConstrainError;
 use super::automaton::Node;
+use super::{ConstrainError, ecma};
 
 /// Bytes of an expression at most.
 const MAX_BYTES: usize = 1 << 16;
@@ -32,7 +32,16 @@ enum Writing {
 /// # Errors
 /// [`ConstrainError::Regex`] where it is none, and for assertions about places other than start and end.
 pub(super) fn whole(pattern: &str) -> Result<Node, ConstrainError> {
-    let hir = parse(pattern, false)?;
+    check_len(pattern)?;
+    let parser = ParserBuilder::new().nest_limit(100).build().parse(&with_classes_of_ecma(pattern));
+    let hir = parser.map_err(|e| {
+        let problem = match e {
+            regex_syntax::Error::Parse(e) => e.kind().to_string(),
+            regex_syntax::Error::Translate(e) => e.kind().to_string(),
+            other => other.to_string(),
+        };
+        ConstrainError::Regex { pattern: pattern.into(), problem }
+    })?;
     // What matches from start to end needs no marks that say so.
     anchored(&hir, pattern, Writing::Plain, &Node::empty())
 }
@@ -42,7 +51,9 @@ pub(super) fn whole(pattern: &str) -> Result<Node, ConstrainError> {
 /// # Errors
 /// As [`whole`].
 pub(super) fn inside_json(pattern: &str) -> Result<Node, ConstrainError> {
-    let hir = parse(pattern, true)?;
+    check_len(pattern)?;
+    let hir =
+        ecma::parse(pattern).map_err(|problem| ConstrainError::Regex { pattern: pattern.into(), problem })?;
     let any = json_character().repeat(0, None);
     anchored(&hir, pattern, Writing::Json, &any)
 }
@@ -53,53 +64,29 @@ pub(super) fn json_character() -> Node {
     class(&ClassUnicode::new([ClassUnicodeRange::new('\0', char::MAX)]), Writing::Json)
 }
 
-fn parse(pattern: &str, ecma: bool) -> Result<Hir, ConstrainError> {
-    if pattern.len() > MAX_BYTES {
-        return Err(ConstrainError::TooLarge {
-            what: "bytes of the regular expression",
-            found: pattern.len(),
-            limit: MAX_BYTES,
-        });
+fn check_len(pattern: &str) -> Result<(), ConstrainError> {
+    match pattern.len() {
+        0..=MAX_BYTES => Ok(()),
+        found => {
+            Err(ConstrainError::TooLarge { what: "bytes of the regular expression", found, limit: MAX_BYTES })
+        }
     }
-    let parser = ParserBuilder::new().nest_limit(100).build().parse(&in_our_dialect(pattern, ecma));
-    parser.map_err(|e| {
-        let problem = match e {
-            regex_syntax::Error::Parse(e) => e.kind().to_string(),
-            regex_syntax::Error::Translate(e) => e.kind().to_string(),
-            other => other.to_string(),
-        };
-        ConstrainError::Regex { pattern: pattern.into(), problem }
-    })
 }
 
-/// Writes the classes that ECMA-262 knows out; with `ecma` also the dot, which matches no end of a line there.
-fn in_our_dialect(pattern: &str, ecma: bool) -> String {
+/// Writes the classes that ECMA-262 knows out.
+fn with_classes_of_ecma(pattern: &str) -> String {
     const SPACES: &str = r"\t\n\x0B\x0C\r \u{A0}\u{FEFF}\u{2028}\u{2029}\p{Zs}";
     let mut out = String::with_capacity(pattern.len());
     let mut chars = pattern.chars();
-    let mut depth = 0usize;
     while let Some(c) = chars.next() {
-        match c {
-            '\\' => match chars.next() {
-                Some('d') => out.push_str("[0-9]"),
-                Some('D') => out.push_str("[^0-9]"),
-                Some('w') => out.push_str("[0-9A-Za-z_]"),
-                Some('W') => out.push_str("[^0-9A-Za-z_]"),
-                Some('s') => out.push_str(&format!("[{SPACES}]")),
-                Some('S') => out.push_str(&format!("[^{SPACES}]")),
-                Some('/') if ecma => out.push('/'),
-                Some(other) => out.extend([c, other]),
-                None => out.push(c),
-            },
-            '.' if ecma && depth == 0 => out.push_str(r"[^\n\r\u{2028}\u{2029}]"),
-            _ => {
-                depth = match c {
-                    '[' => depth + 1,
-                    ']' => depth.saturating_sub(1),
-                    _ => depth,
-                };
-                out.push(c);
-            }
+        match (c, if c == '\\' { chars.next() } else { None }) {
+            ('\\', Some('d')) => out.push_str("[0-9]"),
+            ('\\', Some('D')) => out.push_str("[^0-9]"),
+            ('\\', Some('w')) => out.push_str("[0-9A-Za-z_]"),
+            ('\\', Some('W')) => out.push_str("[^0-9A-Za-z_]"),
+            ('\\', Some('s')) => out.push_str(&format!("[{SPACES}]")),
+            ('\\', Some('S')) => out.push_str(&format!("[^{SPACES}]")),
+            (_, other) => out.extend([Some(c), other].into_iter().flatten()),
         }
     }
     out

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::ConstrainError;
 use super::automaton::{Automaton, Node};
-use super::json::{self, Bound, LARGEST};
+use super::json::{self, Bound, DIGITS, LARGEST};
 use super::regex;
 
 /// Lists and objects in one another of a value that a schema says nothing of, and how often a reference goes through itself.
@@ -32,6 +32,9 @@ const MAX_NESTING: usize = 256;
 /// memory.
 const MAX_PARTS: usize = 1 << 20;
 
+/// From here on integers of JSON are read as doubles.
+const LARGEST_EXACT: f64 = 9_223_372_036_854_775_808.0;
+
 /// Keywords that ask for nothing.
 const ANNOTATIONS: [&str; 13] = [
     "$schema",
@@ -49,13 +52,16 @@ const ANNOTATIONS: [&str; 13] = [
     "writeOnly",
 ];
 
+/// Keywords of the ends of a range.
+const BOUNDS: [&str; 4] = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"];
+
 /// Types, and the keywords that speak of them alone.
 const TYPES: [(&str, &[&str]); 7] = [
     ("object", &["properties", "required", "additionalProperties"]),
     ("array", &["items", "prefixItems", "minItems", "maxItems"]),
     ("string", &["minLength", "maxLength", "pattern", "format"]),
-    ("number", &["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"]),
-    ("integer", &["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"]),
+    ("number", &BOUNDS),
+    ("integer", &BOUNDS),
     ("boolean", &[]),
     ("null", &[]),
 ];
@@ -213,8 +219,9 @@ impl<'a> Reader<'a> {
     }
 
     fn reference(&mut self, to: &'a str) -> Result<Node, ConstrainError> {
-        let local = to.strip_prefix('#').filter(|p| p.is_empty() || p.starts_with('/'));
-        let Some(schema) = local.and_then(|pointer| self.root.pointer(pointer)) else {
+        let local =
+            to.strip_prefix('#').and_then(percent_decoded).filter(|p| p.is_empty() || p.starts_with('/'));
+        let Some(schema) = local.and_then(|pointer| self.root.pointer(&pointer)) else {
             return Err(
                 self.problem(format!("\"$ref\" to {to:?}: expected a place in this schema, as #/$defs/NAME"))
             );
@@ -264,12 +271,18 @@ impl<'a> Reader<'a> {
                 return Err(self.problem(format!("\"enum\": expected a list of values, found {other}")));
             }
         };
+        listed.iter().try_for_each(|value| self.check_exact(value))?;
+        for key in BOUNDS {
+            self.bound(of, key)?;
+        }
         let types = if of.contains_key("type") { self.types(of)? } else { Vec::new() };
         let typed = of.keys().any(|k| TYPES.iter().any(|(_, keywords)| keywords.contains(&k.as_str())));
         let mut rest = Vec::new();
         if typed {
             let bytes = listed.iter().map(|v| v.to_string().len()).sum::<usize>();
-            for t in if types.is_empty() { self.types(of)? } else { types.clone() } {
+            let all = if types.is_empty() { self.types(of)? } else { types.clone() };
+            // Numbers are compared as such, however they are written.
+            for t in all.into_iter().filter(|t| !["number", "integer"].contains(t)) {
                 let node = self.of_type(t, of)?;
                 self.work = self.work.saturating_add(bytes);
                 let automaton = match Automaton::spending(&node, &mut self.work) {
@@ -281,7 +294,7 @@ impl<'a> Reader<'a> {
         }
         let fits = |v: &&Value| {
             let is = |t: &str| match t {
-                "integer" => v.is_i64() || v.is_u64(),
+                "integer" => v.is_i64() || v.is_u64() || v.as_f64().is_some_and(|x| x.fract() == 0.0),
                 t => t == type_of(v),
             };
             // Keywords say nothing of values of other types.
@@ -289,6 +302,9 @@ impl<'a> Reader<'a> {
             let of_rest = |(t, a): &(&str, Option<Automaton>)| {
                 is(t) && !a.as_ref().is_some_and(|a| a.contains(text.as_bytes()))
             };
+            if v.is_number() && !within(v, of) {
+                return false;
+            }
             (types.is_empty() || types.iter().any(|t| is(t))) && !rest.iter().any(of_rest)
         };
         let fitting: Vec<Node> = listed.into_iter().filter(fits).map(json::value).collect();
@@ -296,6 +312,22 @@ impl<'a> Reader<'a> {
             return Err(self.problem("no value of \"enum\" or \"const\" fits the other keywords"));
         }
         self.counted(Node::alt(fitting)).map(Some)
+    }
+
+    /// Numbers that are read as others than they were written would be wrong in every reply.
+    fn check_exact(&self, value: &Value) -> Result<(), ConstrainError> {
+        match value {
+            Value::Array(all) => all.iter().try_for_each(|v| self.check_exact(v)),
+            Value::Object(members) => members.values().try_for_each(|v| self.check_exact(v)),
+            // Larger integers are read as the nearest double.
+            Value::Number(n) if n.is_f64() && n.as_f64().is_some_and(|x| x.abs() >= LARGEST_EXACT) => {
+                Err(self.problem(format!(
+                    "\"enum\" or \"const\": expected numbers below 2^63, which are kept digit by digit, found {n}: write it as \
+                     a string"
+                )))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn of_type(&mut self, name: &str, of: &'a Map<String, Value>) -> Result<Node, ConstrainError> {
@@ -356,19 +388,30 @@ impl<'a> Reader<'a> {
         self.counted(node)
     }
 
+    /// A bound of numbers, and its value.
+    fn bound<'v>(
+        &self,
+        of: &'v Map<String, Value>,
+        key: &str,
+    ) -> Result<Option<(&'v Value, f64)>, ConstrainError> {
+        let Some(value) = of.get(key) else { return Ok(None) };
+        match value.as_f64() {
+            Some(x) => Ok(Some((value, x))),
+            None => Err(self.problem(format!("{key:?}: expected a number, found {value}"))),
+        }
+    }
+
     fn number(&self, of: &Map<String, Value>, integer: bool) -> Result<Node, ConstrainError> {
         let mut bounds = [Bound { at: -LARGEST, open: false }, Bound { at: LARGEST, open: false }];
         let mut bounded = false;
-        for (end, key, open) in [
-            (0, "minimum", false),
-            (1, "maximum", false),
-            (0, "exclusiveMinimum", true),
-            (1, "exclusiveMaximum", true),
-        ] {
-            let Some(value) = of.get(key) else { continue };
-            let Some(x) = value.as_f64() else {
-                return Err(self.problem(format!("{key:?}: expected a number, found {value}")));
-            };
+        for ((end, open), key) in [(0, false), (1, false), (0, true), (1, true)].into_iter().zip(BOUNDS) {
+            let Some((value, x)) = self.bound(of, key)? else { continue };
+            let beyond = if end == 0 { x > LARGEST as f64 } else { x < -(LARGEST as f64) };
+            if beyond {
+                return Err(self.problem(format!(
+                    "{key:?}: numbers have {DIGITS} digits at most here, none of which {value} allows"
+                )));
+            }
             let whole = x.fract() == 0.0;
             if !whole && !integer {
                 return Err(self.problem(format!("{key:?} of a number: expected an integer, found {value}")));
@@ -499,6 +542,36 @@ impl<'a> Reader<'a> {
         first.extend(one_required.is_none().then(Node::empty));
         Ok(Node::cat([open, Node::alt(first), close]))
     }
+}
+
+/// Text with its `%41` as characters; None where it is none.
+fn percent_decoded(text: &str) -> Option<String> {
+    let mut parts = text.split('%');
+    let mut out = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let digits = part.get(..2).filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()))?;
+        out.push(u8::from_str_radix(digits, 16).ok()?);
+        out.extend_from_slice(&part.as_bytes()[2..]);
+    }
+    String::from_utf8(out).ok()
+}
+
+/// Whether a number is within the bounds of a schema; what is no bound is found where the schema is read.
+fn within(value: &Value, of: &Map<String, Value>) -> bool {
+    use std::cmp::Ordering::{Equal, Greater, Less};
+    let whole = |v: &Value| v.as_i64().map(i128::from).or(v.as_u64().map(i128::from));
+    let is = |key: &str, allowed: [std::cmp::Ordering; 2]| {
+        let Some(bound) = of.get(key) else { return true };
+        let order = match (whole(value), whole(bound)) {
+            (Some(a), Some(b)) => Some(a.cmp(&b)),
+            _ => value.as_f64().zip(bound.as_f64()).and_then(|(a, b)| a.partial_cmp(&b)),
+        };
+        order.is_none_or(|o| allowed.contains(&o))
+    };
+    is("minimum", [Greater, Equal])
+        && is("maximum", [Less, Equal])
+        && is("exclusiveMinimum", [Greater, Greater])
+        && is("exclusiveMaximum", [Less, Less])
 }
 
 /// The properties of a schema that has some.

@@ -1,5 +1,8 @@
 //! `config.json` and `generation_config.json`: settings by their paths.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
 use redraft_gguf::{Shown, Value};
 use serde_json::Value as Json;
 
@@ -12,22 +15,78 @@ pub struct Config {
     pub(super) model: Json,
     /// `generation_config.json`; null without one.
     pub(super) generation: Json,
+    /// Paths that were asked for.
+    read: RefCell<BTreeSet<String>>,
 }
 
 /// Start of the paths into `generation_config.json`.
 const GENERATION: &str = "generation.";
 
 impl Config {
+    /// Settings of both files.
+    pub(super) fn new(model: Json, generation: Json) -> Config {
+        Config { model, generation, ..Config::default() }
+    }
+
     /// The first of the settings that is there and not null, with its path.
     pub fn get<'a>(&self, paths: &[&'a str]) -> Option<(&'a str, &Json)> {
-        paths.iter().find_map(|&path| {
+        self.all(paths).into_iter().next()
+    }
+
+    /// Those of the settings that are there and not null, with their paths.
+    fn all<'a>(&self, paths: &[&'a str]) -> Vec<(&'a str, &Json)> {
+        self.read.borrow_mut().extend(paths.iter().map(|&p| p.to_owned()));
+        let one = |&path: &&'a str| {
             let (root, rest) = match path.strip_prefix(GENERATION) {
                 Some(rest) => (&self.generation, rest),
                 None => (&self.model, path),
             };
             let found = rest.split('.').try_fold(root, |at, part| at.get(part))?;
             (!found.is_null()).then_some((path, found))
-        })
+        };
+        paths.iter().filter_map(one).collect()
+    }
+
+    /// That several names of one setting do not say the same.
+    pub(crate) fn agree(&self, paths: &[&str]) -> Result<(), String> {
+        let all = self.all(paths);
+        let same = |a: &Json, b: &Json| a == b || a.as_f64().is_some_and(|a| b.as_f64() == Some(a));
+        match all.split_first() {
+            Some(((first, x), rest)) => match rest.iter().find(|(_, y)| !same(x, y)) {
+                Some((other, y)) => Err(format!(
+                    "config.json: `{first}` is {}, but `{other}` is {}: they are one setting, and should be the same",
+                    shortened(x),
+                    shortened(y)
+                )),
+                None => Ok(()),
+            },
+            None => Ok(()),
+        }
+    }
+
+    /// The paths of `config.json` that are set, were not asked for, and are none of `inert` or in one of them.
+    pub(super) fn unread<'a>(&self, inert: impl Iterator<Item = &'a str> + Clone) -> Vec<String> {
+        let mut left = Vec::new();
+        let mut stack = vec![(String::new(), &self.model)];
+        let read = self.read.borrow();
+        while let Some((path, value)) = stack.pop() {
+            let known = inert.clone().any(|i| i == path);
+            match value {
+                Json::Null => {}
+                _ if known => {}
+                Json::Object(members) if path.is_empty() || !members.is_empty() => {
+                    let inner = |name: &String| match path.is_empty() {
+                        true => name.clone(),
+                        false => format!("{path}.{name}"),
+                    };
+                    stack.extend(members.iter().map(|(name, v)| (inner(name), v)));
+                }
+                _ if read.contains(&path) => {}
+                _ => left.push(path),
+            }
+        }
+        left.sort();
+        left
     }
 
     /// An integer that fits 32 bits.
@@ -61,21 +120,35 @@ impl Config {
         x.as_bool().map(Some).ok_or_else(|| wrong(path, "true or false", x))
     }
 
+    /// A size that is not zero, or nothing.
+    ///
+    /// # Errors
+    /// What the setting is instead.
+    pub fn count(&self, paths: &[&str]) -> Result<Option<u32>, String> {
+        match (self.size(paths)?, self.get(paths)) {
+            (Some(0), Some((path, found))) => Err(wrong(path, "at least 1", found)),
+            (found, _) => Ok(found),
+        }
+    }
+
     /// A size that must be there and not zero.
     ///
     /// # Errors
     /// That it is missing, or what it is instead.
     pub fn need(&self, paths: &[&str]) -> Result<u32, String> {
-        match (self.size(paths)?, self.get(paths)) {
-            (Some(0), Some((path, found))) => Err(wrong(path, "at least 1", found)),
-            (Some(n), _) => Ok(n),
-            (None, _) => Err(missing(paths)),
-        }
+        self.count(paths)?.ok_or_else(|| missing(paths))
     }
 
     /// What a demand finds, where it is not met.
     pub(super) fn refused(&self, demand: &Demand) -> Option<String> {
-        let (path, found) = self.get(demand.paths)?;
+        self.all(demand.paths).into_iter().find_map(|(path, found)| self.refused_at(demand, path, found))
+    }
+
+    fn refused_at(&self, demand: &Demand, path: &str, found: &Json) -> Option<String> {
+        // Members have paths of their own.
+        if found.is_object() && !demand.values.is_empty() {
+            return None;
+        }
         let number = |s: &str| s.parse::<f64>().ok();
         let is = |x: &Json| {
             let text = x.to_string();
@@ -104,7 +177,11 @@ impl Config {
         Ok(match &key.from {
             Setting::Size(paths) => Some(self.need(paths)?.into()),
             Setting::OptSize(paths) => self.size(paths)?.filter(|&n| n > 0).map(Value::U32),
+            Setting::OptCount(paths) => self.count(paths)?.map(Value::U32),
             Setting::Block(paths, default) => {
+                if block.is_none() {
+                    self.agree(paths)?;
+                }
                 let said = block.or(self.size(paths)?.filter(|&n| n > 0));
                 if let (None, Some(n)) = (said, default) {
                     notes.push(format!(
@@ -114,7 +191,10 @@ impl Config {
                 }
                 said.or(*default).map(Value::U32)
             }
-            Setting::Float(paths) => Some(float(self.float(paths)?.ok_or_else(|| missing(paths))?)),
+            Setting::Float(paths) => {
+                self.agree(paths)?;
+                Some(float(self.float(paths)?.ok_or_else(|| missing(paths))?))
+            }
             Setting::OptFloat(paths) => self.float(paths)?.map(float),
             Setting::Flag(paths, default) => Some(self.flag(paths)?.unwrap_or(*default).into()),
             Setting::Always(Fixed::Size(n)) => Some((*n).into()),
@@ -140,12 +220,16 @@ fn wrong(path: &str, expected: &str, found: &Json) -> String {
         Some(rest) => ("generation_config.json", rest),
         None => ("config.json", path),
     };
-    let mut found = found.to_string();
-    if let Some((end, _)) = found.char_indices().nth(100) {
-        found.truncate(end);
-        found.push('…');
+    format!("{file}: `{path}`: expected {expected}, found {}", shortened(found))
+}
+
+fn shortened(value: &Json) -> String {
+    let mut text = value.to_string();
+    if let Some((end, _)) = text.char_indices().nth(100) {
+        text.truncate(end);
+        text.push('…');
     }
-    format!("{file}: `{path}`: expected {expected}, found {}", Shown(&found))
+    Shown(&text).to_string()
 }
 
 #[cfg(test)]
@@ -154,10 +238,11 @@ mod tests {
 
     #[test]
     fn settings_are_found_by_their_paths() {
-        let c = Config {
-            model: serde_json::json!({"a": {"b": 64.0, "c": null}, "d": -1, "e": "x", "f": true, "g": 1e300, "h": ["y", "y"], "i": []}),
-            generation: serde_json::json!({"steps": 48}),
-        };
+        let c = Config::new(
+            serde_json::json!({"a": {"b": 64.0, "c": null}, "d": -1, "e": "x", "f": true, "g": 1e300, "h": ["y", "y"], "i": [],
+                "z": 0}),
+            serde_json::json!({"steps": 48}),
+        );
         assert_eq!(c.size(&["a.c", "a.b"]), Ok(Some(64)));
         assert_eq!(c.size(&["a.c", "b"]), Ok(None));
         assert_eq!(c.size(&["generation.steps"]), Ok(Some(48)));
@@ -167,6 +252,10 @@ mod tests {
             assert!(e.starts_with("config.json: `") && e.contains(expected), "{e}");
         }
         assert_eq!(c.need(&["q", "r"]), Err("config.json: `q` or `r` is missing".into()));
+        assert_eq!(c.count(&["a.b"]), Ok(Some(64)));
+        assert_eq!(c.count(&["q"]), Ok(None));
+        assert_eq!(c.count(&["z"]), Err("config.json: `z`: expected at least 1, found 0".into()));
+        assert_eq!(c.need(&["z"]), c.count(&["z"]).map(|_| 0));
         let demand = |paths, values| c.refused(&Demand { paths, values });
         assert_eq!(demand(&["a.b"], &["64"]), None);
         assert_eq!(demand(&["a.c"], &["1"]), None);
@@ -174,5 +263,32 @@ mod tests {
         assert_eq!(demand(&["h"], &["\"y\""]), None);
         assert_eq!(demand(&["i"], &["\"y\""]), None);
         assert!(demand(&["h"], &["\"x\""]).unwrap().contains("[\"y\",\"y\"]"));
+        // Each path is judged, objects by what is in them, unless there is to be nothing.
+        assert!(demand(&["a.b", "e"], &["64"]).unwrap().contains("`e`"));
+        assert_eq!(demand(&["a"], &["false"]), None);
+        assert!(demand(&["a"], &[]).unwrap().contains("`a`"));
+    }
+
+    #[test]
+    fn what_nobody_asked_for_is_told() {
+        let c = Config::new(
+            serde_json::json!({"a": {"b": 1, "c": 2, "n": null}, "d": 3, "e": {"f": {"g": 4}}, "h": [1], "i": {}}),
+            Json::Null,
+        );
+        assert_eq!(c.size(&["a.b", "x"]), Ok(Some(1)));
+        assert_eq!(c.unread(["e", "d.no"].into_iter()), ["a.c", "d", "h", "i"]);
+        assert_eq!(c.size(&["a.c", "d"]), Ok(Some(2)));
+        assert_eq!(c.unread(["e.f", "h", "i"].into_iter()), [""; 0]);
+    }
+
+    #[test]
+    fn names_of_one_setting_say_the_same() {
+        let c = Config::new(
+            serde_json::json!({"a": 1e6, "b": {"a": 1_000_000}, "c": 1e4, "n": null}),
+            Json::Null,
+        );
+        assert_eq!(c.agree(&["a", "b.a", "n", "x"]), Ok(()));
+        let e = c.agree(&["n", "b.a", "c"]).unwrap_err();
+        assert!(e.contains("`b.a` is 1000000, but `c` is 10000.0"), "{e}");
     }
 }

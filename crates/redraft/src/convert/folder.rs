@@ -136,7 +136,7 @@ impl Folder {
             template = file["chat_template"].as_str().map(str::to_owned);
         }
         let mut folder =
-            Folder { config: Config { model: config.unwrap_or_default(), generation }, ..Folder::default() };
+            Folder { config: Config::new(config.unwrap_or_default(), generation), ..Folder::default() };
         let tokenizer = TokenizerFiles { tokenizer, config: tokenizer_config, template };
         folder.open_shards(dir, &mut problems)?;
         if problems.is_empty() { Ok((folder, tokenizer)) } else { Err(unusable(dir, problems)) }

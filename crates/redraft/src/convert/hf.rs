@@ -24,6 +24,9 @@ pub struct HfSpec {
     pub keys: &'static [&'static [Key]],
     /// Settings that must have one of these values, or none, for the model to be what the architecture computes.
     pub demands: &'static [&'static [Demand]],
+    /// Paths of settings that do not change what the model computes, and all that is in them. What is neither here nor
+    /// read is named in a warning.
+    pub inert: &'static [&'static [&'static str]],
     /// Whether prompts begin with the token for that, where it is not as the tokenizer says.
     pub add_bos: Option<bool>,
 }
@@ -85,9 +88,12 @@ pub enum Setting {
     Size(&'static [&'static str]),
     /// An integer; zero and nothing are the same.
     OptSize(&'static [&'static str]),
-    /// The length of a block: what the caller says, an integer of the settings, or else this number, with a note.
+    /// An integer that is not zero, or nothing.
+    OptCount(&'static [&'static str]),
+    /// The length of a block: what the caller says, an integer of the settings, or else this number, with a note. All of
+    /// the paths that are there must agree.
     Block(&'static [&'static str], Option<u32>),
-    /// A number that must be there.
+    /// A number that must be there. All of the paths that are there must agree.
     Float(&'static [&'static str]),
     /// A number.
     OptFloat(&'static [&'static str]),
@@ -110,9 +116,10 @@ pub enum Fixed {
     Flag(bool),
 }
 
-/// A setting and the values that it may have, in JSON, beside null and nothing; of a list each element.
+/// A setting and the values that it may have, in JSON, beside null and nothing; of a list each element. What is in an
+/// object is judged by its own paths.
 pub struct Demand {
-    /// Its paths.
+    /// Its paths, each of which is judged.
     pub paths: &'static [&'static str],
     /// Values.
     pub values: &'static [&'static str],

@@ -9,7 +9,7 @@ use super::folder::{Folder, Source};
 use super::hf::{HfSpec, Name, Rows, Setting, Tensor};
 use super::rows::{Data, Planned, RowOrder, dims};
 use super::tokenizer_json::{TokenizerFiles, Wanted, add_tokenizer};
-use crate::arch::{ARCHS, ArchSpec};
+use crate::arch::{ARCHS, ArchSpec, SHIFT};
 use crate::file_type::id_of;
 
 /// Name of the token embedding, whose rows are the vocabulary.
@@ -86,6 +86,9 @@ impl<'a> Plan<'a> {
                 Err(e) => problems.push(e),
             }
         }
+        if let Some(shifted) = arch.shifted {
+            metadata.set(SHIFT, shifted);
+        }
         let block = |k: &&super::Key| matches!(k.from, Setting::Block(..));
         if options.block_len.is_some() && !hf.keys.iter().copied().flatten().any(|k| block(&k)) {
             problems.push(format!("--block-length: {} does not read in blocks", arch.name));
@@ -119,6 +122,17 @@ impl<'a> Plan<'a> {
         if rows.is_some() {
             let added = add_tokenizer(&mut metadata, tokenizer, &folder.config, &wanted, &mut notes);
             problems.extend(added.err().unwrap_or_default());
+        }
+        let unread = folder.config.unread(hf.inert.iter().copied().flatten().copied());
+        if !unread.is_empty() {
+            let more = unread.len().saturating_sub(SHOWN);
+            let shown: Vec<String> = unread.iter().take(SHOWN).map(|p| format!("`{}`", Shown(p))).collect();
+            notes.push(format!(
+                "config.json has settings that are not known here: {}{}; if one of them changes what the model computes, \
+                 the file computes something else",
+                shown.join(", "),
+                if more > 0 { format!(" and {more} more") } else { String::new() }
+            ));
         }
         metadata.set("general.quantization_version", 2u32);
         if let Some(id) = id_of(most(&tensors)) {
@@ -177,9 +191,7 @@ fn places<'a>(folder: &'a Folder, hf: &HfSpec, problems: &mut Vec<String>) -> (P
         if let Some(other) = &other {
             if let Some(there) = folder.tensors.get(other) {
                 // The same tensor twice: the values must be the same, too.
-                if (there.dtype, &there.shape) != (source.dtype, &source.shape)
-                    || there.bytes[..] != source.bytes[..]
-                {
+                if !same_tensor(there, source) {
                     problems.push(format!(
                         "{} is not what {} is, as it should be",
                         Shown(name),
@@ -202,6 +214,14 @@ fn places<'a>(folder: &'a Folder, hf: &HfSpec, problems: &mut Vec<String>) -> (P
             if t.gguf == OUTPUT {
                 head = true;
                 if tied == Some(true) {
+                    let embedding = hf.tensors().find(|t| t.gguf == EMBEDDING).map_or(EMBEDDING, |t| t.hf);
+                    if folder.tensors.get(embedding).is_some_and(|e| !same_tensor(e, source)) {
+                        problems.push(format!(
+                            "{} is not what {embedding} is, though config.json says that they are one \
+                             (`tie_word_embeddings`)",
+                            Shown(name)
+                        ));
+                    }
                     left_out += 1;
                     continue;
                 }
@@ -224,6 +244,10 @@ fn places<'a>(folder: &'a Folder, hf: &HfSpec, problems: &mut Vec<String>) -> (P
     }
     problems.extend(extra.iter().map(|n| format!("{} is nothing that this architecture has", Shown(n))));
     (places, left_out)
+}
+
+fn same_tensor(a: &Source, b: &Source) -> bool {
+    (a.dtype, &a.shape) == (b.dtype, &b.shape) && a.bytes[..] == b.bytes[..]
 }
 
 /// A tensor of the file from its parts; an error is what does not fit.

@@ -13,7 +13,7 @@ use serde_json::Value as Json;
 
 use super::config::Config;
 use crate::arch::MASK_TEXTS;
-use crate::tokenizer::{key, pre};
+use crate::tokenizer::{TokenKind, key, pre};
 
 /// The files.
 #[derive(Debug, Default)]
@@ -85,14 +85,6 @@ struct Kind {
 struct KindOfModel {
     r#type: Option<String>,
     merges: Option<IgnoredAny>,
-}
-
-mod token_type {
-    pub(super) const NORMAL: i32 = 1;
-    pub(super) const CONTROL: i32 = 3;
-    pub(super) const USER_DEFINED: i32 = 4;
-    pub(super) const UNUSED: i32 = 5;
-    pub(super) const BYTE: i32 = 6;
 }
 
 /// Adds the keys `tokenizer.*`. What had to be assumed is added to the notes.
@@ -246,7 +238,7 @@ impl<'a> Vocab<'a> {
         let mut problems = Vec::new();
         let mut vocab = Vocab {
             texts: vec![None; rows],
-            types: vec![token_type::UNUSED; rows],
+            types: vec![TokenKind::Unused.to_gguf(); rows],
             ids: HashMap::with_capacity(file.model.vocab.len()),
         };
         // In the order of the ids, so that the same file gives the same error.
@@ -257,10 +249,15 @@ impl<'a> Vocab<'a> {
             let digits = text.strip_prefix("<0x").and_then(|t| t.strip_suffix('>'));
             byte_tokens && digits.is_some_and(|d| d.len() == 2 && u8::from_str_radix(d, 16).is_ok())
         };
-        let plain =
-            |(id, text)| (id, text, if is_byte(text) { token_type::BYTE } else { token_type::NORMAL });
+        let plain = |(id, text)| {
+            (id, text, if is_byte(text) { TokenKind::Byte.to_gguf() } else { TokenKind::Normal.to_gguf() })
+        };
         let added = file.added_tokens.iter().map(|a| {
-            (a.id, a.content.as_str(), if a.special { token_type::CONTROL } else { token_type::USER_DEFINED })
+            (
+                a.id,
+                a.content.as_str(),
+                if a.special { TokenKind::Control.to_gguf() } else { TokenKind::UserDefined.to_gguf() },
+            )
         });
         for (id, text, kind) in model.into_iter().map(plain).chain(added) {
             let Some(place) = vocab.texts.get_mut(id as usize) else {

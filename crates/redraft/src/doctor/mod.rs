@@ -266,7 +266,7 @@ pub fn examine_gguf(gguf: &Gguf, options: Options) -> Report {
     let architecture = meta.opt_str("general.architecture").ok().flatten().map(str::to_owned);
     let spec = match arch_of(meta) {
         Ok(spec) if spec.sampler.is_some() => spec,
-        Ok(spec) => return Report::new(architecture, vec![unknown::autoregressive(spec.name)], None),
+        Ok(spec) => return Report::new(architecture, unknown::autoregressive(gguf, spec.name), None),
         Err(e) => return Report::new(architecture, unknown::findings(gguf, &e), None),
     };
     let patient = Patient::new(gguf, spec, options);

@@ -320,6 +320,18 @@ fn other_architectures_are_told_apart() {
     );
     let twin = crate::arch::ARCHS.iter().find(|a| a.sampler.is_none()).unwrap();
     is_refused(&renamed(&sound(GEMMA), twin.name), Verdict::NotADiffusionModel, "autoregressive");
+    let renamed = renamed(&sound(GEMMA), twin.name);
+    let said = look(&renamed).finding("denoises-after-all").unwrap().what.clone();
+    assert!(said.contains("diffusion.canvas_length") && said.contains("self_cond_"), "{said}");
+    // The base model itself has nothing of it.
+    let base = rewritten(&renamed, |n, data| (!n.starts_with("self_cond_")).then_some((SAME, data)));
+    let base = with(&base, |m| {
+        let keys: Vec<String> = m.iter().map(|(k, _)| k.to_owned()).collect();
+        let of_diffusion = |k: &&String| k.starts_with("diffusion.") || k.ends_with(".attention.causal");
+        keys.iter().filter(of_diffusion).for_each(|k| _ = m.remove(k));
+    });
+    is_refused(&base, Verdict::NotADiffusionModel, "autoregressive");
+    assert!(look(&base).finding("denoises-after-all").is_none());
     is_refused(&with(&masks, |m| m.set("general.type", "mmproj")), Verdict::NotADiffusionModel, "not-text");
     is_refused(
         &with(&masks, |m| _ = m.remove("general.architecture")),

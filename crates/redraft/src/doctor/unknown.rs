@@ -12,12 +12,25 @@ use crate::tokenizer::{key, markers_in};
 /// Parts that are named in a finding.
 const SHOWN: usize = 12;
 
-/// A known architecture that writes one token after another.
-pub(super) fn autoregressive(arch: &str) -> Finding {
+/// A known architecture that writes one token after another, and what says that the file is of another one.
+pub(super) fn autoregressive(gguf: &Gguf, arch: &str) -> Vec<Finding> {
     let what = format!(
         "`{arch}` writes one token after another: there is no canvas to denoise. `redraft bench` measures its passes"
     );
-    Finding::error("autoregressive", Verdict::NotADiffusionModel, "general.architecture", what)
+    let place = "general.architecture";
+    let mut all = vec![Finding::error("autoregressive", Verdict::NotADiffusionModel, place, what)];
+    let conditioned = gguf.tensors().iter().find(|t| t.name.starts_with("self_cond_"));
+    let mut signs = signs(gguf.metadata(), arch);
+    signs.extend(conditioned.map(|t| Shown(&t.name).to_string()));
+    if !signs.is_empty() {
+        let what = format!(
+            "the file has what only diffusion models have: {}; one that was converted under the name of the model it \
+             was made from has to be converted again",
+            signs.join(", ")
+        );
+        all.push(Finding::warning("denoises-after-all", place, what));
+    }
+    all
 }
 
 /// What can be said of a file that has no entry in the registry.

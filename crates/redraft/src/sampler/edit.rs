@@ -20,8 +20,9 @@ const fn command(name: &'static str, flag: &'static str, doc: &'static str, key:
     ParamSpec { name, flag, doc, default: 0.0, range, gguf_key: Some(key) }
 }
 
-const DELETE_KEY: &str = "diffusion.delete_token_id";
-const SPLIT_KEY: &str = "diffusion.split_token_id";
+/// The keys of the tokens that delete and insert.
+pub(crate) const DELETE_KEY: &str = "diffusion.delete_token_id";
+pub(crate) const SPLIT_KEY: &str = "diffusion.split_token_id";
 
 /// Whether a file says which tokens delete and insert: it is of a model that was trained to.
 pub(crate) fn names_commands(meta: &Metadata) -> bool {

@@ -18,6 +18,16 @@ use super::{
     Ask, Decision, ParamSpec, Params, Profile, Range, Sampler, SamplerSpec, Stability, StepView, Stop,
 };
 
+/// Metadata keys of the parameters.
+pub(crate) mod key {
+    pub(crate) const MAX_STEPS: &str = "diffusion.eb_max_steps";
+    pub(crate) const T_MIN: &str = "diffusion.eb_t_min";
+    pub(crate) const T_MAX: &str = "diffusion.eb_t_max";
+    pub(crate) const ENTROPY_BOUND: &str = "diffusion.eb_entropy_bound";
+    pub(crate) const STABILITY: &str = "diffusion.eb_stability_threshold";
+    pub(crate) const CONFIDENCE: &str = "diffusion.eb_confidence_threshold";
+}
+
 pub(crate) static SPEC: SamplerSpec = SamplerSpec {
     name: "entropy-bound",
     about: "accept the easiest positions up to a bound on their summed entropy, re-noise the rest",
@@ -31,7 +41,7 @@ pub(crate) static SPEC: SamplerSpec = SamplerSpec {
                 doc: "denoising steps of a canvas at most",
                 default: 48.0,
                 range: Range::Int { min: 1, max: 4096 },
-                gguf_key: Some("diffusion.eb_max_steps"),
+                gguf_key: Some(key::MAX_STEPS),
             },
             ParamSpec {
                 name: "t_min",
@@ -39,7 +49,7 @@ pub(crate) static SPEC: SamplerSpec = SamplerSpec {
                 doc: "temperature that the schedule approaches at the last step",
                 default: 0.4,
                 range: Range::Float { min: 0.001, max: 100.0 },
-                gguf_key: Some("diffusion.eb_t_min"),
+                gguf_key: Some(key::T_MIN),
             },
             ParamSpec {
                 name: "t_max",
@@ -47,7 +57,7 @@ pub(crate) static SPEC: SamplerSpec = SamplerSpec {
                 doc: "temperature of the first step",
                 default: 0.8,
                 range: Range::Float { min: 0.001, max: 100.0 },
-                gguf_key: Some("diffusion.eb_t_max"),
+                gguf_key: Some(key::T_MAX),
             },
             ParamSpec {
                 name: "entropy_bound",
@@ -55,7 +65,7 @@ pub(crate) static SPEC: SamplerSpec = SamplerSpec {
                 doc: "positions are accepted while the entropies of the easier ones sum up to at most this (nats)",
                 default: 0.1,
                 range: Range::Float { min: 0.0, max: 1e6 },
-                gguf_key: Some("diffusion.eb_entropy_bound"),
+                gguf_key: Some(key::ENTROPY_BOUND),
             },
             ParamSpec {
                 name: "stability",
@@ -63,7 +73,7 @@ pub(crate) static SPEC: SamplerSpec = SamplerSpec {
                 doc: "steps for which the argmax must not change before a canvas can be done; 0 asks for none",
                 default: 1.0,
                 range: Range::Int { min: 0, max: 4096 },
-                gguf_key: Some("diffusion.eb_stability_threshold"),
+                gguf_key: Some(key::STABILITY),
             },
             ParamSpec {
                 name: "confidence",
@@ -71,7 +81,7 @@ pub(crate) static SPEC: SamplerSpec = SamplerSpec {
                 doc: "mean entropy below which a stable canvas is done (nats)",
                 default: 0.005,
                 range: Range::Float { min: 0.0, max: 1e6 },
-                gguf_key: Some("diffusion.eb_confidence_threshold"),
+                gguf_key: Some(key::CONFIDENCE),
             },
         ],
         PENALTIES,

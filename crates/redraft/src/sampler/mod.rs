@@ -22,9 +22,9 @@ use std::collections::BTreeMap;
 use redraft_gguf::Metadata;
 use serde_json::{Map, Value};
 
-pub(crate) use self::edit::{SPEC as EDIT, names_commands};
+pub(crate) use self::edit::{DELETE_KEY, SPEC as EDIT, SPLIT_KEY, names_commands};
 pub(crate) use self::entropy::SPEC as ENTROPY;
-pub(crate) use self::entropy_bound::SPEC as ENTROPY_BOUND;
+pub(crate) use self::entropy_bound::{SPEC as ENTROPY_BOUND, key as entropy_bound_key};
 pub(crate) use self::entropy_bound_monotone::SPEC as ENTROPY_BOUND_MONOTONE;
 pub(crate) use self::low_confidence::SPEC as LOW_CONFIDENCE;
 pub(crate) use self::penalties::unsaid;

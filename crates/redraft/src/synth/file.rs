@@ -77,7 +77,7 @@ pub enum SynthError {
     Interrupted,
 }
 
-/// Writes the file of a plan to `path`, replacing a file that is there. `progress` gets bytes written and
+/// Writes the file of a plan to `path`, with `replace` in place of one that is there. `progress` gets bytes written and
 /// bytes in all, and stops the writing by returning `false`. The file appears under its name when it is
 /// complete; until then it is called `path` with `.partial` added, and that file is removed whatever goes
 /// wrong.
@@ -90,6 +90,7 @@ pub fn write(
     file_type: &FileType,
     seed: u64,
     path: &Path,
+    replace: bool,
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<Summary, SynthError> {
     let writer = plan.writer(file_type)?;
@@ -99,7 +100,7 @@ pub fn write(
         ErrorKind::StorageFull => no_space(free_bytes(path).unwrap_or(0)),
         _ => SynthError::Io { path: path.to_owned(), source: e },
     };
-    let partial = Partial::create(path, true, total).map_err(io)?;
+    let partial = Partial::create(path, replace, total).map_err(io)?;
     let out = BufWriter::with_capacity(BUFFER_BYTES, &partial.file);
     let written = stream(plan, writer, file_type, seed, out, total, progress);
     written.and_then(|()| partial.finish().map_err(io)).map_err(|e| match e {

@@ -3,7 +3,8 @@
 use redraft_gguf::{Array, Metadata, Value};
 
 use super::{Fill, Plan, Role, TensorPlan, general, vocab};
-use crate::arch::Preset;
+use crate::arch::{CANVAS_LEN, Preset};
+use crate::sampler::entropy_bound_key as eb;
 
 /// The presets of DiffusionGemma.
 pub const DIFFUSION_GEMMA: &[Preset] = &[
@@ -209,13 +210,13 @@ fn metadata(s: &Sizes) -> Metadata {
     set("rope.dimension_count_swa", size(s.head_dim_swa));
     if let Some(canvas_len) = s.canvas_len {
         set("attention.causal", false.into());
-        m.set("diffusion.canvas_length", canvas_len);
-        m.set("diffusion.eb_max_steps", 48u32);
-        m.set("diffusion.eb_t_min", 0.4f32);
-        m.set("diffusion.eb_t_max", 0.8f32);
-        m.set("diffusion.eb_entropy_bound", 0.1f32);
-        m.set("diffusion.eb_stability_threshold", 1u32);
-        m.set("diffusion.eb_confidence_threshold", 0.005f32);
+        m.set(CANVAS_LEN, canvas_len);
+        m.set(eb::MAX_STEPS, 48u32);
+        m.set(eb::T_MIN, 0.4f32);
+        m.set(eb::T_MAX, 0.8f32);
+        m.set(eb::ENTROPY_BOUND, 0.1f32);
+        m.set(eb::STABILITY, 1u32);
+        m.set(eb::CONFIDENCE, 0.005f32);
     }
     vocab::set(&mut m, s.vocab_len);
     m

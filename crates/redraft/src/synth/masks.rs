@@ -4,7 +4,8 @@ use redraft_gguf::{Metadata, Value};
 
 use super::vocab::{self, ByteLevel};
 use super::{Fill, Plan, Role, TensorPlan, general};
-use crate::arch::Preset;
+use crate::arch::{CANVAS_LEN, Preset, SHIFT};
+use crate::sampler::{DELETE_KEY, SPLIT_KEY};
 
 pub(crate) const DREAM: &[Preset] =
     &[Preset { name: "dream-7b", about: "Dream 7B: 28 layers, dense", build: || plan(&DREAM_7B) }];
@@ -398,15 +399,15 @@ fn metadata(s: &Sizes) -> Metadata {
             set("expert_capacity", size(capacity));
             set("expert_block_length", s.block_len.unwrap_or(1).into());
             let id = |before: usize| Value::U32((s.vocab.n - before) as u32);
-            m.set("diffusion.delete_token_id", id(COMMANDS[0]));
-            m.set("diffusion.split_token_id", id(COMMANDS[1]));
+            m.set(DELETE_KEY, id(COMMANDS[0]));
+            m.set(SPLIT_KEY, id(COMMANDS[1]));
         }
     }
     if s.unshifted {
-        m.set("diffusion.shift_logits", false);
+        m.set(SHIFT, false);
     }
     if let Some(len) = s.block_len {
-        m.set("diffusion.canvas_length", len);
+        m.set(CANVAS_LEN, len);
     }
     vocab::set_byte_level(&mut m, &s.vocab);
     m

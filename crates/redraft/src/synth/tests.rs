@@ -23,7 +23,7 @@ fn tiny(file_type: &FileType, seed: u64) -> Vec<u8> {
     let path = dir.path().join("tiny.gguf");
     let plan = diffusion_gemma_tiny();
     let mut last = (0, 0);
-    let summary = write(&plan, file_type, seed, &path, &mut |done, total| {
+    let summary = write(&plan, file_type, seed, &path, true, &mut |done, total| {
         assert!(done > last.0 && done <= total, "{done} of {total} after {last:?}");
         last = (done, total);
         true
@@ -92,7 +92,7 @@ fn the_twin_is_the_model_without_what_makes_it_denoise() {
 fn the_tiny_twin_can_be_measured_and_not_run() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("twin.gguf");
-    write(&gemma4_tiny(), file_type("q4_k_m"), 0, &path, &mut |_, _| true).unwrap();
+    write(&gemma4_tiny(), file_type("q4_k_m"), 0, &path, true, &mut |_, _| true).unwrap();
     let argmax = |backend: &str, last: u32| {
         let options = LoadOptions { backend: backend.into(), ..LoadOptions::default() };
         let mut model = Model::open(&path, &options).unwrap();
@@ -342,7 +342,7 @@ fn a_full_disk_is_an_error_before_anything_is_written() {
     let path = dir.path().join("huge.gguf");
     let mut plan = diffusion_gemma_tiny();
     plan.tensors[0].dims = vec![256, 1 << 50];
-    let error = write(&plan, file_type("q4_k_m"), 0, &path, &mut |_, _| true).unwrap_err();
+    let error = write(&plan, file_type("q4_k_m"), 0, &path, true, &mut |_, _| true).unwrap_err();
     assert!(matches!(error, SynthError::NoSpace { needed, free, .. } if free < needed), "{error}");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
@@ -357,11 +357,13 @@ fn an_interrupted_file_is_removed_and_an_old_one_stays() {
         calls += 1;
         calls < 20
     };
-    let error = write(&diffusion_gemma_tiny(), file_type("f32"), 0, &path, stop).unwrap_err();
+    let error = write(&diffusion_gemma_tiny(), file_type("f32"), 0, &path, true, stop).unwrap_err();
     assert!(matches!(error, SynthError::Interrupted), "{error}");
     assert_eq!(fs::read(&path).unwrap(), b"old");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-    write(&diffusion_gemma_tiny(), file_type("f32"), 0, &path, &mut |_, _| true).unwrap();
+    let stays = write(&diffusion_gemma_tiny(), file_type("f32"), 0, &path, false, &mut |_, _| true);
+    assert!(stays.unwrap_err().to_string().contains("--force replaces it"));
+    write(&diffusion_gemma_tiny(), file_type("f32"), 0, &path, true, &mut |_, _| true).unwrap();
     Gguf::open(&path, &OpenOptions::default()).unwrap();
 }
 
@@ -370,7 +372,7 @@ fn a_folder_or_a_missing_one_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     for path in [dir.path().to_owned(), dir.path().join("no/such/folder.gguf")] {
         let error =
-            write(&diffusion_gemma_tiny(), file_type("q8_0"), 0, &path, &mut |_, _| true).unwrap_err();
+            write(&diffusion_gemma_tiny(), file_type("q8_0"), 0, &path, true, &mut |_, _| true).unwrap_err();
         assert!(matches!(&error, SynthError::Io { path: p, .. } if *p == path), "{error}");
     }
 }
@@ -431,7 +433,7 @@ fn models_of_masks_have_their_sizes_and_run() {
         assert!((1_000_000..5_000_000).contains(&weights), "{}: {weights}", s.arch);
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("small.gguf");
-        write(&masks::plan(&s), file_type("q4_k_m"), 0, &path, &mut |_, _| true).unwrap();
+        write(&masks::plan(&s), file_type("q4_k_m"), 0, &path, true, &mut |_, _| true).unwrap();
         let mut model = Model::open(&path, &LoadOptions::default()).unwrap();
         assert!(model.unused_tensors().is_empty() && model.notes().is_empty(), "{:?}", model.notes());
         let prompt = model.tokenizer().encode_raw_prompt("What is a canvas?", Specials::Parse).unwrap();

@@ -6,9 +6,11 @@
 
 use redraft_gguf::{Array, Metadata, StrArray};
 
-const NORMAL: i32 = 1;
-const CONTROL: i32 = 3;
-const BYTE: i32 = 6;
+use crate::tokenizer::TokenKind;
+
+const NORMAL: i32 = TokenKind::Normal.to_gguf();
+const CONTROL: i32 = TokenKind::Control.to_gguf();
+const BYTE: i32 = TokenKind::Byte.to_gguf();
 
 /// A space as a token has it.
 const SPACE: &str = "\u{2581}";

@@ -14,7 +14,9 @@ enum Role {
     EndIfNoneNamed,
     /// Stands for nothing a model says, so that it ends nothing either.
     Filler,
-    /// Structure inside a chat.
+    /// Begins a turn, so that it ends none.
+    Opens,
+    /// Other structure inside a chat.
     Other,
 }
 
@@ -27,7 +29,7 @@ const TABLE: &[(&str, Role)] = &[
     ("<unk>", Role::Filler),
     ("<mask>", Role::Filler),
     // Gemma 4 and DiffusionGemma.
-    ("<|turn>", Role::Other),
+    ("<|turn>", Role::Opens),
     ("<turn|>", Role::End),
     ("<|tool>", Role::Other),
     ("<tool|>", Role::Other),
@@ -46,23 +48,23 @@ const TABLE: &[(&str, Role)] = &[
     ("<audio|>", Role::Other),
     ("<|audio|>", Role::Other),
     // Gemma 1 to 3.
-    ("<start_of_turn>", Role::Other),
+    ("<start_of_turn>", Role::Opens),
     ("<end_of_turn>", Role::End),
     // ChatML: Qwen, Dream, RND1, SmolLM.
-    ("<|im_start|>", Role::Other),
+    ("<|im_start|>", Role::Opens),
     ("<|im_end|>", Role::End),
     ("<|endoftext|>", Role::EndIfNoneNamed),
     // Llama 3 and LLaDA.
     ("<|begin_of_text|>", Role::Begin),
     ("<|end_of_text|>", Role::EndIfNoneNamed),
     ("<|startoftext|>", Role::Begin),
-    ("<|start_header_id|>", Role::Other),
+    ("<|start_header_id|>", Role::Opens),
     ("<|end_header_id|>", Role::Other),
     ("<|eot_id|>", Role::End),
     ("<|eom_id|>", Role::End),
     ("<|mdm_mask|>", Role::Filler),
     // LLaDA-MoE, LLaDA 2 and Ling.
-    ("<role>", Role::Other),
+    ("<role>", Role::Opens),
     ("</role>", Role::Other),
     ("<|role_end|>", Role::End),
     ("<|mask|>", Role::Filler),
@@ -88,7 +90,7 @@ pub(super) fn looks_like_marker(text: &str) -> bool {
 
 /// True for a text that ends no answer, whatever a file says.
 pub(super) fn ends_nothing(text: &str) -> bool {
-    text == SENTENCE.0 || matches!(role(text), Some(Role::Begin | Role::Filler))
+    text == SENTENCE.0 || matches!(role(text), Some(Role::Begin | Role::Opens | Role::Filler))
 }
 
 /// Texts that begin a sequence.
@@ -127,6 +129,10 @@ mod tests {
         for text in ["<s>", "</s>", "<p>", "<|", "|>", "<|>", "<0x41>", "the", ""] {
             assert!(!is_marker(text) && !looks_like_marker(text), "{text}");
         }
+        for text in ["<|turn>", "<|im_start|>", "<bos>", "<pad>", "<s>"] {
+            assert!(ends_nothing(text), "{text}");
+        }
+        assert!(!ends_nothing("<turn|>") && !ends_nothing("<|endoftext|>") && !ends_nothing("<end>"));
         assert!(looks_like_marker("<|new|>") && looks_like_marker("<new|>") && !is_marker("<|new|>"));
     }
 

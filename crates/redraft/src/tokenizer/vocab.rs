@@ -13,43 +13,29 @@ use super::parts::{TokenizerParts, key};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TokenKind {
     /// A piece of text.
-    Normal,
+    Normal = 1,
     /// Stands for text that cannot be encoded.
-    Unknown,
+    Unknown = 2,
     /// Has a meaning for the model, such as the end of a turn. Never the encoding of plain text.
-    Control,
+    Control = 3,
     /// Spelled out in a text and always recognised there.
-    UserDefined,
+    UserDefined = 4,
     /// A reserved place in the vocabulary.
-    Unused,
+    Unused = 5,
     /// One byte of a character that has no token of its own.
-    Byte,
+    Byte = 6,
 }
 
 impl TokenKind {
     /// The kind for a value of `tokenizer.ggml.token_type`.
     fn from_gguf(value: i32) -> Option<TokenKind> {
-        Some(match value {
-            1 => TokenKind::Normal,
-            2 => TokenKind::Unknown,
-            3 => TokenKind::Control,
-            4 => TokenKind::UserDefined,
-            5 => TokenKind::Unused,
-            6 => TokenKind::Byte,
-            _ => return None,
-        })
+        use TokenKind::{Byte, Control, Normal, Unknown, Unused, UserDefined};
+        [Normal, Unknown, Control, UserDefined, Unused, Byte].into_iter().find(|kind| kind.to_gguf() == value)
     }
 
     /// The value of `tokenizer.ggml.token_type`.
-    pub(super) fn to_gguf(self) -> i32 {
-        match self {
-            TokenKind::Normal => 1,
-            TokenKind::Unknown => 2,
-            TokenKind::Control => 3,
-            TokenKind::UserDefined => 4,
-            TokenKind::Unused => 5,
-            TokenKind::Byte => 6,
-        }
+    pub(crate) const fn to_gguf(self) -> i32 {
+        self as i32
     }
 
     /// True for tokens that plain text must never become: they steer the model instead of being read by it.

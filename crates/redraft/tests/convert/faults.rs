@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use redraft::Error;
-use redraft::convert::{ConvertOptions, convert};
+use redraft::convert::{Checkpoint, ConvertOptions, convert, convert_to_memory};
 use redraft::gguf::DType;
 use serde_json::json;
 
@@ -151,7 +151,10 @@ fn settings_that_mean_another_computation_are_refused() {
     files.config["quantization_config"] = json!({"quant_method": "fp8"});
     assert_says(
         &files,
-        &["`rope_scaling`: expected false, found {\"type\"", "`quantization_config`: expected null"],
+        &[
+            "`rope_scaling.type`: expected \"default\", found \"yarn\"",
+            "`quantization_config`: expected null",
+        ],
     );
     let mut files = moe();
     files.config["norm_topk_prob"] = false.into();
@@ -163,6 +166,159 @@ fn settings_that_mean_another_computation_are_refused() {
     let options = ConvertOptions { block_len: Some(8), ..ConvertOptions::default() };
     let e = converted(&dream(), 0, &options).unwrap_err().to_string();
     assert!(e.contains("--block-length: dream does not read in blocks"), "{e}");
+}
+
+/// A model of each kind of settings.
+const KINDS: &[&str] = &[
+    "oracle/models/dream-tiny.F16.gguf",
+    "oracle/models/rnd1-tiny.BF16.gguf",
+    "oracle/models/llada-moe-tiny.BF16.gguf",
+    "llada2/models/llada2-tiny.BF16.gguf",
+    "block-diffusion/models/sdar-tiny.BF16.gguf",
+    "block-diffusion/models/sdar-moe-tiny.BF16.gguf",
+    "block-diffusion/models/fast-dllm-tiny.BF16.gguf",
+    "block-diffusion/models/a2d-qwen3-tiny.BF16.gguf",
+];
+
+/// What changes the arithmetic is done or refused, in every family.
+#[test]
+fn no_setting_that_changes_the_arithmetic_is_passed_over() {
+    let settings = [
+        ("rope_parameters", json!({"rope_theta": 77.0})),
+        ("rope_scaling", json!({"rope_theta": 77.0, "rope_type": "default"})),
+        ("rope_scaling", json!({"factor": 2.0})),
+        ("rope_scaling", json!({"rope_type": "llama3", "factor": 1.0})),
+        ("rope_parameters", json!({"rope_type": "linear"})),
+        ("rope_scaling", json!("yarn")),
+        ("final_logit_softcapping", json!(30.0)),
+        ("attn_logit_softcapping", json!(50.0)),
+        ("mlp_bias", json!(true)),
+        ("attention_bias", json!(true)),
+        ("use_bias", json!(true)),
+        ("hidden_act", json!("gelu")),
+        ("head_dim", json!(0)),
+        ("num_key_value_heads", json!(0)),
+        ("attention_multiplier", json!(0.5)),
+        ("embedding_multiplier", json!(12.0)),
+        ("residual_multiplier", json!(0.2)),
+        ("logits_scaling", json!(8.0)),
+        ("query_pre_attn_scalar", json!(256)),
+        ("use_sliding_window", json!(true)),
+        ("use_mrope", json!(true)),
+        ("layer_types", json!(["full_attention", "sliding_attention"])),
+        ("clip_qkv", json!(8.0)),
+        ("partial_rotary_factor", json!(0.25)),
+        ("rope_parameters", json!({"partial_rotary_factor": 0.25})),
+    ];
+    for file in KINDS {
+        let files = Files::new(&model(file), Style::default());
+        let block = file.contains("llada2");
+        for (name, value) in &settings {
+            // LLaDA2 has a key for it, and rotates half of a head.
+            if block && *name == "partial_rotary_factor" {
+                continue;
+            }
+            let mut changed = files.clone();
+            changed.config[*name] = value.clone();
+            let e = converted(&changed, 0, &ConvertOptions::default());
+            let e = e.map(|_| ()).expect_err(&format!("{file}: {name} {value}")).to_string();
+            assert!(e.contains(&format!("`{name}")), "{file}: {name}: {e}");
+        }
+        // What says that there is nothing of it is fine, in either place.
+        let mut plain = files.clone();
+        let theta = plain.config["rope_theta"].take();
+        plain.config["rope_parameters"] = json!({"rope_type": "default", "rope_theta": theta, "factor": 1.0});
+        plain.config["rope_scaling"] = json!({"rope_theta": theta, "type": "default"});
+        for (name, value) in [
+            ("use_sliding_window", json!(false)),
+            ("sliding_window", json!(4)),
+            ("mlp_bias", json!(false)),
+            ("attention_multiplier", json!(1.0)),
+            ("max_window_layers", json!(1)),
+        ] {
+            plain.config[name] = value;
+        }
+        let (a, b) = (converted(&files, 0, &ConvertOptions::default()), notes(&plain));
+        assert_eq!(a.unwrap().bytes()[..], b.0[..], "{file}");
+        assert!(b.1.iter().all(|n| !n.contains("not known")), "{file}: {:?}", b.1);
+    }
+    let mut files = Files::new(&model("llada2/models/llada2-tiny.BF16.gguf"), Style::default());
+    let half = files.config["head_dim"].as_u64().unwrap() / 2;
+    let rotated = |files: &Files| {
+        let gguf = converted(files, 0, &ConvertOptions::default()).unwrap();
+        u64::from(gguf.metadata().u32("llada2.rope.dimension_count").unwrap())
+    };
+    files.config["rotary_dim"] = half.into();
+    assert_eq!(rotated(&files), half);
+    files.config["partial_rotary_factor"] = 0.25.into();
+    assert_says(&files, &["`rotary_dim` is", "by `partial_rotary_factor`"]);
+    files.config["rotary_dim"] = json!(null);
+    assert_eq!(rotated(&files), half / 2);
+    files.config["rope_parameters"] = json!({"partial_rotary_factor": 0.5});
+    assert_says(
+        &files,
+        &["`partial_rotary_factor` is 0.25, but `rope_parameters.partial_rotary_factor` is 0.5"],
+    );
+    files.config["rope_parameters"] = json!({"partial_rotary_factor": 0.25});
+    for share in [json!(0), json!(-0.5), json!(1.5)] {
+        files.config["partial_rotary_factor"] = share.clone();
+        files.config["rope_parameters"] = json!({"partial_rotary_factor": share});
+        assert_says(&files, &["`partial_rotary_factor`: expected more than 0 and at most 1"]);
+    }
+    let mut files = Files::new(&model("oracle/models/llada-tiny.BF16.gguf"), Style::default());
+    files.config["include_qkv_bias"] = true.into();
+    files.config["layer_norm_with_affine"] = false.into();
+    files.config["rope_scaling"] = json!({"type": "linear"});
+    assert_says(&files, &["`include_qkv_bias`", "`layer_norm_with_affine`", "`rope_scaling`"]);
+    let mut files = Files::new(&model("oracle/models/dg-mini.F32.gguf"), Style::default());
+    files.config["text_config"]["attn_logit_softcapping"] = 50.into();
+    files.config["text_config"]["num_kv_shared_layers"] = 1.into();
+    assert_says(&files, &["`text_config.attn_logit_softcapping`", "`text_config.num_kv_shared_layers`"]);
+    let mut files = Files::new(&model("oracle/models/dg-mini.F32.gguf"), Style::default());
+    files.config["text_config"]["rope_parameters"]["full_attention"]["partial_rotary_factor"] = 2.into();
+    files.config["text_config"]["rope_parameters"]["sliding_attention"]["factor"] = 8.into();
+    assert_says(
+        &files,
+        &["full_attention.partial_rotary_factor`: expected more than 0", "sliding_attention.factor`"],
+    );
+}
+
+/// The file that comes out and what is said beside it.
+fn notes(files: &Files) -> (Vec<u8>, Vec<String>) {
+    let files = files.in_memory(0);
+    let (bytes, done) = convert_to_memory(Checkpoint::Memory(&files), &ConvertOptions::default()).unwrap();
+    (bytes, done.notes)
+}
+
+#[test]
+fn settings_that_nobody_knows_are_named() {
+    for file in KINDS.iter().chain(&["oracle/models/llada-tiny.BF16.gguf", "oracle/models/dg-mini.F32.gguf"])
+    {
+        let mut files = Files::new(&model(file), Style::default());
+        let (before, said) = notes(&files);
+        assert!(said.iter().all(|n| !n.contains("not known here")), "{file}: {said:?}");
+        files.config["zeta_factor"] = 2.into();
+        files.config["tail"] = json!({"beta": [1], "gamma": null});
+        files.config["nothing"] = json!(null);
+        let (after, said) = notes(&files);
+        assert!(before == after, "{file}");
+        let said: Vec<_> = said.iter().filter(|n| n.contains("not known here")).collect();
+        assert_eq!(said.len(), 1, "{file}: {said:?}");
+        assert!(said[0].contains(": `tail.beta`, `zeta_factor`; if one"), "{file}: {said:?}");
+    }
+    // A width of a window without a word on whether there is one.
+    let mut files = dream();
+    files.config["sliding_window"] = 4.into();
+    assert!(notes(&files).1.iter().any(|n| n.contains("not known here: `sliding_window`;")));
+}
+
+#[test]
+fn a_head_that_should_be_the_embedding_and_is_not_is_refused() {
+    for file in ["oracle/models/dream-tiny.F16.gguf", "block-diffusion/models/a2d-qwen3-tiny.BF16.gguf"] {
+        let mut files = Files::new(&model(file), Style::default());
+        files.config["tie_word_embeddings"] = true.into();
+        assert_says(&files, &["lm_head.weight is not what model.embed_tokens.weight is"]);
+    }
 }
 
 #[test]

@@ -1,4 +1,6 @@
-//! llama.cpp loads what is converted, for the architectures that it knows, and reads the same tokens.
+//! llama.cpp loads what is converted, for the architectures that it knows, and reads the same tokens. The test takes a Python
+//! with llama-cpp-python (`REDRAFT_PYTHON`, else `python3`), so it is ignored unless it is asked for; `cargo xtask ci` asks where there is
+//! one, and counts it as skipped where not.
 
 use std::process::Command;
 
@@ -25,14 +27,10 @@ print(lc.llama_vocab_mask(vocab), int(lc.llama_vocab_get_add_bos(vocab)), *ids[:
 "#;
 
 #[test]
+#[ignore = "takes a Python with llama-cpp-python"]
 fn llama_cpp_loads_converted_files() {
     // Another Python than that of the path may have the package.
     let python = std::env::var("REDRAFT_PYTHON").unwrap_or_else(|_| "python3".into());
-    let has = Command::new(&python).args(["-c", "import llama_cpp"]).output();
-    if !has.is_ok_and(|done| done.status.success()) {
-        println!("skipped: {python} has no llama-cpp-python");
-        return;
-    }
     let dir = tempfile::tempdir().unwrap();
     let text = "It's what we've got: 3.14 and\n\n  more <|mask|>, naïve 你好.";
     for file in ["dream-tiny.F16", "llada-tiny.BF16", "llada-moe-tiny.BF16", "rnd1-tiny.BF16"] {

@@ -54,6 +54,7 @@ enum What {
 
 /// Runs the command.
 pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
+    args.step.report.check(args.step.model.model.as_deref())?;
     match &args.what {
         Some(What::Peak(a)) => peak::main(a, out),
         Some(What::Kernels(a)) => kernels::main(a, out),

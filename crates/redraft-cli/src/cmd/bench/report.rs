@@ -25,6 +25,15 @@ pub(super) struct ReportArgs {
 }
 
 impl ReportArgs {
+    /// What stands in the way of the page, before anything is measured. `model` is read.
+    ///
+    /// # Errors
+    /// As [`files::check_result`].
+    pub(super) fn check(&self, model: Option<&Path>) -> anyhow::Result<()> {
+        let others = [model, self.jsonl.as_deref()];
+        self.html.as_deref().map_or(Ok(()), |path| files::check_result(path, files::Kind::Page, &others))
+    }
+
     /// Writes the files that are asked for.
     ///
     /// # Errors
@@ -38,7 +47,7 @@ impl ReportArgs {
             append(path).with_context(|| format!("--jsonl {}", path.display()))?;
         }
         if let Some(path) = &self.html {
-            files::write(path, page.html().as_bytes()).context("--html")?;
+            files::write_result(path, files::Kind::Page, page.html().as_bytes()).context("--html")?;
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use redraft::trace::{
 use serde::Serialize;
 
 use crate::exit::Exit;
-use crate::files::{self, name_map, open_taps, refuse_special};
+use crate::files::{self, Kind, name_map, open_taps, refuse_special};
 use crate::out::Out;
 use crate::ui::page::{Page, Table};
 use crate::ui::progress::counted;
@@ -204,8 +204,7 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     let limits = args.limits()?;
     if let Some(html) = &args.html {
         let inputs = [Some(&args.candidate), Some(&args.golden), args.limits.as_ref()];
-        files::refuse_overwriting(html, &inputs.map(|p| p.map(PathBuf::as_path)))?;
-        files::refuse_no_place(html)?;
+        files::check_result(html, Kind::Page, &inputs.map(|p| p.map(PathBuf::as_path)))?;
     }
     let candidate = open_taps(&args.candidate, &map)?;
     let mut golden = open_taps(&args.golden, &map)?;
@@ -247,7 +246,7 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     said.extend(hint.map(|hint| format!("{hint}\n")));
     if let Some(html) = args.html.as_ref().filter(|_| !report.rows.is_empty()) {
         let page = page(args, (&candidate, &golden), &limits, &report, &rows, &said)?;
-        files::write(html, page.html().as_bytes())?;
+        files::write_result(html, Kind::Page, page.html().as_bytes())?;
     }
     if args.rows == Some(Order::Worst) {
         worst_first(&mut rows);

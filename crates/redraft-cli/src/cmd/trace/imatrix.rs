@@ -69,7 +69,7 @@ pub(super) fn main(
     let datasets = vec![args.prompts.as_ref().map_or_else(|| "prompt".into(), name)];
     let canvas_len = model.shape().canvas_len;
     let bytes = collector.to_gguf(&datasets, canvas_len, &facts.unwrap_or_default())?;
-    files::write(output, &bytes)?;
+    files::write_result(output, files::Kind::Imatrix, &bytes)?;
     let (tensors, matrices, unused_matrices) = collector.matrices();
     let report = Report {
         file: name(&output.into()),

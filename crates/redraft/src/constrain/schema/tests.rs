@@ -235,3 +235,88 @@ fn annotations_ask_for_nothing() {
     check(json!({"enum": [1, 2, 3, "x"], "minimum": 2, "const": 2}), &["2"], &["1", "3", "\"x\""]);
     check(json!({}), &["1", "{}", "[[[1]]]"], &["[[[[1]]]]"]);
 }
+
+#[test]
+fn references_are_decoded() {
+    let schema = json!({
+        "anyOf": [{"$ref": "#/$defs/a%20b"}, {"$ref": "#/%24defs/c~1d~0%65"}, {"$ref": "#/$defs/%C3%A9"}],
+        "$defs": {"a b": {"const": 1}, "c/d~e": {"const": 2}, "é": {"const": 3}},
+    });
+    check(schema, &["1", "2", "3"], &["4"]);
+    for bad in ["#/$defs/%", "#/$defs/%2", "#/$defs/%zz", "#/$defs/%+1", "#/$defs/%ff", "#/$defs/%é"] {
+        let e = language(&json!({"$ref": bad, "$defs": {"%": true, "%2": true}})).unwrap_err().to_string();
+        assert!(e.contains("expected a place in this schema"), "{bad}: {e}");
+    }
+}
+
+/// What nothing refers to asks for nothing.
+#[test]
+fn definitions_that_nothing_refers_to_are_not_read() {
+    let schema = |to: &str| json!({"$ref": to, "$defs": {"good": {"const": 1}, "odd": {"oneOf": [true]}}});
+    check(schema("#/$defs/good"), &["1"], &["2"]);
+    let e = language(&schema("#/$defs/odd")).unwrap_err().to_string();
+    assert!(e.contains("\"oneOf\" is not supported"), "{e}");
+}
+
+#[test]
+fn numbers_are_exact_or_refused() {
+    let parse = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+    for exact in ["9007199254740993", "18446744073709551615", "-9223372036854775808", "1e-7", "0.1", "1.5e15"]
+    {
+        for schema in [
+            format!("{{\"const\": {exact}}}"),
+            format!("{{\"enum\": [{exact}], \"type\": \"number\", \"maximum\": 18446744073709551615}}"),
+            format!("{{\"enum\": [[{exact}]], \"minItems\": 1, \"items\": true}}"),
+        ] {
+            // The last one is a value of a list, whose numbers are short.
+            let node = language(&parse(&schema));
+            let Ok(node) = node else {
+                assert!(schema.contains("minItems"), "{schema}: {node:?}");
+                continue;
+            };
+            let texts = Automaton::new(&node).unwrap();
+            let value = parse(exact).to_string();
+            assert!(
+                texts.contains(value.as_bytes()) || texts.contains(format!("[{value}]").as_bytes()),
+                "{schema}"
+            );
+            assert_eq!(parse(&value), parse(exact));
+        }
+    }
+    for long in ["18446744073709551616", "-9223372036854775809", "100000000000000000001", "1e300"] {
+        for schema in [format!("{{\"const\": {long}}}"), format!("{{\"enum\": [1, {{\"a\": [{long}]}}]}}")] {
+            let e = language(&parse(&schema)).unwrap_err().to_string();
+            assert!(e.contains("below 2^63"), "{schema}: {e}");
+        }
+    }
+    // Bounds that no number here keeps are said, and those that all keep are none.
+    for (key, value) in [("minimum", "1000000000000000"), ("exclusiveMaximum", "-12345678901234567890")] {
+        for kind in ["integer", "number"] {
+            let e = language(&parse(&format!("{{\"type\": \"{kind}\", \"{key}\": {value}}}")))
+                .unwrap_err()
+                .to_string();
+            assert!(e.contains(key) && e.contains("15 digits"), "{e}");
+        }
+    }
+    check(
+        parse("{\"type\": \"integer\", \"maximum\": 9007199254740993}"),
+        &["999999999999999", "-999999999999999", "0"],
+        &["1000000000000000", "1.5"],
+    );
+    // Listed numbers are compared as numbers, not as texts.
+    check(
+        parse(
+            "{\"enum\": [9007199254740993, 9007199254740992, 2.0, 0.25, 1e-7, \"x\"], \"exclusiveMinimum\": 9007199254740992}",
+        ),
+        &["9007199254740993", "\"x\""],
+        &["9007199254740992", "2.0"],
+    );
+    check(
+        parse("{\"enum\": [2.0, 2.5, -1], \"type\": \"integer\", \"minimum\": 0}"),
+        &["2.0"],
+        &["2.5", "-1"],
+    );
+    check(parse("{\"enum\": [1e-7, 0.75], \"maximum\": 0.5}"), &["1e-7"], &["0.75"]);
+    let e = language(&parse("{\"enum\": [1], \"minimum\": \"0\"}")).unwrap_err().to_string();
+    assert!(e.contains("\"minimum\": expected a number"), "{e}");
+}
