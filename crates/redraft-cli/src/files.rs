@@ -102,7 +102,7 @@ pub(crate) fn check_model(path: &Path, force: bool, others: &[Option<&Path>]) ->
 /// Writes a small result in place of none or one of its kind.
 ///
 /// # Errors
-/// As [`write`]; meanwhile a file of another kind came there.
+/// As [`write()`]; meanwhile a file of another kind came there.
 pub(crate) fn write_result(path: &Path, kind: Kind, bytes: &[u8]) -> anyhow::Result<()> {
     refuse_another_kind(path, kind)?;
     write(path, bytes)

@@ -13,6 +13,9 @@ use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, Hir, HirKind, Lo
 /// Groups in one another at most.
 const MAX_DEPTH: usize = 100;
 
+/// Ranges of characters in a class at most, those of classes in it included.
+const MAX_RANGES: usize = 1 << 16;
+
 /// What ends a line.
 const LINE_ENDS: [(char, char); 3] = [('\n', '\n'), ('\r', '\r'), ('\u{2028}', '\u{2029}')];
 
@@ -337,12 +340,17 @@ impl Reader<'_> {
     /// After a `[`.
     fn class(&mut self) -> Result<ClassUnicode, String> {
         let is_negated = self.takes('^');
-        let mut class = ClassUnicode::empty();
+        // Put in order once, at the end.
+        let mut ranges = Vec::new();
         loop {
+            if ranges.len() > MAX_RANGES {
+                return Err(format!("expected at most {MAX_RANGES} ranges of characters in a class"));
+            }
             let one = match self.rest.peek() {
                 None => return Err("unclosed class: a \"[\" without its \"]\"".into()),
                 Some(']') => {
                     self.takes(']');
+                    let class = ClassUnicode::new(ranges);
                     return Ok(if is_negated { negated(class) } else { class });
                 }
                 Some(_) => self.class_member()?,
@@ -354,14 +362,14 @@ impl Reader<'_> {
             };
             if !is_range {
                 match one {
-                    Member::One(c) => class.push(ClassUnicodeRange::new(c, c)),
-                    Member::Many(of) => class.union(&of),
+                    Member::One(c) => ranges.push(ClassUnicodeRange::new(c, c)),
+                    Member::Many(of) => ranges.extend(of.iter()),
                 }
                 continue;
             }
             self.takes('-');
             match (one, self.class_member()?) {
-                (Member::One(a), Member::One(b)) if a <= b => class.push(ClassUnicodeRange::new(a, b)),
+                (Member::One(a), Member::One(b)) if a <= b => ranges.push(ClassUnicodeRange::new(a, b)),
                 (Member::One(a), Member::One(b)) => {
                     return Err(format!("the range {a:?} to {b:?} of a class is out of order"));
                 }
@@ -483,6 +491,10 @@ mod tests {
         let deep = |n| "(".repeat(n) + &")".repeat(n);
         assert!(parse(&deep(MAX_DEPTH)).is_ok() && parse(&deep(MAX_DEPTH + 1)).is_err());
         assert!(parse(&deep(30_000)).is_err());
+        let all: String = (0x4e00..0x9f00).rev().step_by(2).filter_map(char::from_u32).collect();
+        check(&format!("^[{all}]$"), &[&all[..3]], &["a"]);
+        let e = parse(&format!("[{}]", r"\p{L}".repeat(1000))).unwrap_err();
+        assert!(e.contains("at most 65536 ranges"), "{e}");
     }
 
     /// Parts of patterns: those that mean one thing, those that mean another one elsewhere, and those that mean nothing.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::generate::LogitsSink;
 use super::run::{Next, Run};
+use super::session::extend_all;
 use super::{
     CanvasPass, CanvasResult, Event, Generation, Philox, Request, Session, canvas_pass, canvas_passes,
 };
@@ -96,42 +97,54 @@ impl Batch {
         }
     }
 
-    /// Each answer does one pass over a part of its prompt, or takes part in a canvas pass. Returns those that are done.
+    /// Each answer takes part in a pass over a part of its prompt, or in a canvas pass. Returns those that are done.
     pub fn round(&mut self, model: &mut Model, on_event: &mut OnJobEvent<'_>) -> Vec<Finished> {
         if self.interrupt.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
             self.jobs.iter_mut().for_each(|job| job.failed = Some(Error::Interrupted));
         }
-        let mut ready: Vec<usize> = Vec::new();
+        let (mut reading, mut ready): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
         for (i, job) in self.jobs.iter_mut().enumerate() {
-            if job.advance(model, on_event) {
-                ready.push(i);
+            match job.advance(model, on_event) {
+                Next::Read => reading.push(i),
+                Next::Canvas => ready.push(i),
+                Next::Again | Next::Done => {}
             }
         }
-        while let Some(&first) = ready.first() {
-            let group = self.group(&ready);
-            ready.retain(|i| !group.contains(i));
-            if group.len() < 2 || !self.together(&group, model, on_event) {
-                // Alone, where one of them cannot be computed, so that only that one fails.
-                group.iter().for_each(|&i| self.jobs[i].alone(model, on_event));
+        for pass in [Next::Read, Next::Canvas] {
+            let left = if pass == Next::Read { &mut reading } else { &mut ready };
+            while let Some(&first) = left.first() {
+                let group = self.group(left, pass);
+                left.retain(|i| !group.contains(i));
+                let together = match pass {
+                    _ if group.len() < 2 => false,
+                    Next::Read => self.read_together(&group, model),
+                    _ => self.together(&group, model, on_event),
+                };
+                if !together {
+                    // Alone, where one of them cannot be computed, so that only that one fails.
+                    group.iter().for_each(|&i| self.jobs[i].alone(pass, model, on_event));
+                }
+                debug_assert!(group.contains(&first), "each turn ends");
             }
-            debug_assert!(group.contains(&first), "each turn ends");
         }
         let (done, jobs) = std::mem::take(&mut self.jobs).into_iter().partition(Job::is_done);
         self.jobs = jobs;
         done.into_iter().map(|job: Job| job.finish(model)).collect()
     }
 
-    /// The first of the `ready` answers, and those that can share its pass.
-    fn group(&self, ready: &[usize]) -> Vec<usize> {
+    /// The first of the `ready` answers, and those that can share its pass, a [`Next::Read`] or a [`Next::Canvas`].
+    fn group(&self, ready: &[usize], pass: Next) -> Vec<usize> {
         let mut rows = 0usize;
         let mut group: Vec<usize> = Vec::new();
         for &i in ready {
             let run = &self.jobs[i].run;
-            let own = n_rows(&run.pass());
+            let reads = pass == Next::Read;
+            let own = if reads { run.reads().len() } else { n_rows(&run.pass()) };
             let fits = group.first().is_none_or(|&first| {
                 let first = &self.jobs[first].run;
                 let same = first.request().profile.window == run.request().profile.window;
-                same && first.shares() && run.shares() && rows.saturating_add(own) <= self.most_rows
+                let shares = reads || first.shares() && run.shares();
+                same && shares && rows.saturating_add(own) <= self.most_rows
             });
             if fits {
                 rows = rows.saturating_add(own);
@@ -139,6 +152,23 @@ impl Batch {
             }
         }
         group
+    }
+
+    /// A prompt pass of these answers in one; whether it could be computed.
+    fn read_together(&mut self, group: &[usize], model: &mut Model) -> bool {
+        let request = Arc::clone(self.jobs[group[0]].run.request());
+        model.arch.set_prompt_window(request.profile.window);
+        let jobs = self.jobs.iter_mut().enumerate().filter(|(i, _)| group.contains(i));
+        let mut list: Vec<(&mut Session, &[u32])> =
+            jobs.map(|(_, job)| (&mut job.session, job.run.reads())).collect();
+        // All of them watch the same flag.
+        match extend_all(model, &mut list, &mut request.logits_sink(false)) {
+            Err(Error::Interrupted) => {
+                group.iter().for_each(|&i| self.jobs[i].failed = Some(Error::Interrupted));
+                true
+            }
+            done => done.is_ok(),
+        }
     }
 
     /// A step of these answers in one pass; whether it could be computed.
@@ -176,29 +206,30 @@ impl Job {
         self.failed.is_some() || self.run.is_done()
     }
 
-    /// Goes on to its next canvas pass, or does a pass over a part of its prompt. Whether a canvas pass is next.
-    fn advance(&mut self, model: &mut Model, on_event: &mut OnJobEvent<'_>) -> bool {
+    /// Goes on to its next pass, and says which that is.
+    fn advance(&mut self, model: &mut Model, on_event: &mut OnJobEvent<'_>) -> Next {
         let Job { id, session, run, draws, failed } = self;
         let request = Arc::clone(run.request());
         let mut sink = request.logits_sink(request.full_logits);
         while failed.is_none() {
-            let before = session.tokens().len();
             match run.advance(model, session, draws, &mut sink, &mut |event| on_event(*id, event)) {
-                Ok(Next::Canvas) => return true,
-                Ok(Next::Done) => return false,
-                Ok(Next::Again) if session.tokens().len() > before => return false,
                 Ok(Next::Again) => {}
+                Ok(next) => return next,
                 Err(e) => *failed = Some(e),
             }
         }
-        false
+        Next::Done
     }
 
-    /// A step in a pass of its own.
-    fn alone(&mut self, model: &mut Model, on_event: &mut OnJobEvent<'_>) {
+    /// A pass of its own.
+    fn alone(&mut self, pass: Next, model: &mut Model, on_event: &mut OnJobEvent<'_>) {
         let request = Arc::clone(self.run.request());
         model.arch.set_prompt_window(request.profile.window);
         let mut sink = request.logits_sink(request.full_logits);
+        if pass == Next::Read {
+            self.failed = self.session.extend(model, self.run.reads(), &mut sink).err();
+            return;
+        }
         match canvas_pass(model, &self.session, self.run.pass(), &mut sink) {
             Ok(result) => self.step(model, result, &mut sink, on_event),
             Err(e) => self.failed = Some(e),

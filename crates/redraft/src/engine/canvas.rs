@@ -228,14 +228,8 @@ impl<'a> Sequences<'a> {
     fn tables(&self, model: &Model, first: impl Fn(&Sequence<'_>) -> usize) -> Vec<Vec<f64>> {
         let mut tables: Vec<Vec<f64>> = Vec::new();
         for s in &self.list {
-            for (i, mut own) in model.arch.position_inputs(first(s), s.rows).into_iter().enumerate() {
-                if s.guidance.is_some() {
-                    own.extend_from_within(..);
-                }
-                match tables.get_mut(i) {
-                    Some(all) => all.extend(own),
-                    None => tables.push(own),
-                }
+            for _ in 0..1 + usize::from(s.guidance.is_some()) {
+                pass::append(&mut tables, model.arch.position_inputs(first(s), s.rows));
             }
         }
         tables

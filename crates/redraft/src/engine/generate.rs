@@ -335,6 +335,7 @@ pub fn generate(
         loop {
             match run.advance(model, session, draws, &mut sink, on_event)? {
                 Next::Again => {}
+                Next::Read => session.extend(model, run.reads(), &mut sink)?,
                 Next::Canvas => {
                     let result = canvas_pass(model, session, run.pass(), &mut sink)?;
                     run.step(model, session, draws, result, &mut sink, on_event)?;

@@ -10,7 +10,8 @@ use redraft_compute::{
 use redraft_gguf::available_memory;
 
 use super::canvas::canvas_pass;
-use super::pass::{CanvasPass, Previous, Sampling, TapSink, prompt};
+use super::pass::{CanvasPass, Previous, Sampling, TapSink};
+use super::pass::{Prompt, prompts};
 use super::session::{kept, prompt_chunk};
 use super::{BlockCache, BlockStep, Penalties, Request, Session};
 use crate::arch::Reading;
@@ -202,7 +203,7 @@ fn build(
     let several = canvases.count > 1;
     let rows = cached.min(chunk).max(if several { canvases.len } else { 0 });
     if rows > 0 {
-        prompt(model, seq, (&[], &vec![0; rows]), penalties, sink)?;
+        prompts(model, &[Prompt { seq, past: &[], new: &vec![0; rows], penalties }], sink)?;
     }
     let (lead, len) = (if several { 0 } else { prompt_len - cached }, canvases.largest());
     let (lead, ids, uniform) = (vec![0; lead], vec![0; len], vec![0.5; len]);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use redraft_compute::op::Segment;
 use redraft_compute::{ComputeError, InputData, Kind, Program, ProgramBuilder, SeqId, TapData, TapKey, Val};
 
 use super::result::{CanvasResult, Output, Watch};
@@ -157,47 +158,76 @@ pub(super) fn run(
     }
 }
 
-/// Pass over `ids` after the cached `past`; extends the cache. Returns the most likely next token where the model
-/// [predicts it here](crate::arch::Shape::predicts_next), under these penalties; it never is the mask token.
-pub(crate) fn prompt(
+/// What a prompt pass reads of a sequence.
+pub(super) struct Prompt<'a> {
+    pub(super) seq: SeqId,
+    /// What is cached.
+    pub(super) past: &'a [u32],
+    /// What is read, one token at least.
+    pub(super) new: &'a [u32],
+    /// What weighs on the token after it.
+    pub(super) penalties: &'a Penalties,
+}
+
+/// One pass over parts of prompts, which extends their caches; each has the bits that it has alone. Returns the most likely
+/// next token of each where the model [predicts it here](crate::arch::Shape::predicts_next), under its penalties; it never
+/// is the mask token.
+pub(super) fn prompts(
     model: &mut Model,
-    seq: SeqId,
-    (past, new): (&[u32], &[u32]),
-    penalties: &Penalties,
+    list: &[Prompt<'_>],
     sink: &mut dyn TapSink,
-) -> Result<Option<u32>, Error> {
-    let n_past = past.len();
-    let ids = as_input(new, model.shape().vocab_len, "prompt")?;
-    let mut b = ProgramBuilder::new(&model.weights, n_past, ids.len());
-    b.set_numerics(model.numerics);
+) -> Result<Vec<Option<u32>>, Error> {
+    let shape = model.shape();
+    let (mut ids, mut segments, mut tables) = (Vec::new(), Vec::new(), Vec::<Vec<f64>>::new());
     let mistake = model.mistake.clone();
+    for p in list {
+        ids.extend(as_input(p.new, shape.vocab_len, "prompt")?);
+        let n_past = p.past.len();
+        segments.push(Segment { n_past, rows: p.new.len() });
+        let first = mistake.as_ref().map_or(n_past, |m| m.first_position(Pass::Prompt, n_past));
+        append(&mut tables, model.arch.position_inputs(first, p.new.len()));
+    }
+    let mut b = ProgramBuilder::batch(&model.weights, &segments);
+    b.set_numerics(model.numerics);
     b.set_rewrite(mistake.as_ref().and_then(|m| m.of_pass(Pass::Prompt)));
     let v = b.input("ids", 1, Kind::Int)?;
     let hidden = model.arch.prompt(&mut b, v)?;
-    let predicts = model.shape().predicts_next() && !ids.is_empty();
+    let predicts = shape.predicts_next() && !ids.is_empty();
+    let mut outputs = Vec::new();
     // Nothing else reads the final norm of a prompt pass but a trace.
     if predicts || sink.wants(TapKey { name: "result_norm", layer: None }) {
         let normed = model.arch.result_norm(&mut b, hidden)?; // [T, d_model]
-        if predicts {
-            let last = b.take_rows(normed, vec![ids.len() as u32 - 1])?;
+        let mut end = 0;
+        for (i, p) in list.iter().enumerate().filter(|_| predicts) {
+            end += p.new.len() as u32;
+            let last = b.take_rows(normed, vec![end - 1])?;
             let mut logits = b.head(last, model.arch.head())?; // [1, V]
-            let next = Place { at: n_past + ids.len(), own: None };
-            if !penalties.is_none(next.at) {
-                let seen = past.iter().chain(new).copied();
-                logits = b.penalize(logits, penalties.on(seen, &[next], 1.0))?;
+            let next = Place { at: p.past.len() + p.new.len(), own: None };
+            if !p.penalties.is_none(next.at) {
+                let seen = p.past.iter().chain(p.new).copied();
+                logits = b.penalize(logits, p.penalties.on(seen, &[next], 1.0))?;
             }
-            if let Noise::Mask(mask) = model.shape().noise {
+            if let Noise::Mask(mask) = shape.noise {
                 logits = b.restrict(logits, &[mask], 0, 1.0)?;
             }
             let (_, argmax) = b.token_stats(b.logits(logits, None, 1.0))?;
             b.output(argmax);
+            outputs.push((i, Output::Argmax));
         }
     }
-    let first_position = mistake.map_or(n_past, |m| m.first_position(Pass::Prompt, n_past));
-    let tables = model.arch.position_inputs(first_position, ids.len());
     let mut inputs = vec![InputData::Int(&ids)];
     inputs.extend(tables.iter().map(|t| InputData::F64(t)));
-    let outputs = vec![(0, Output::Argmax)];
-    let results = run(model, &[seq], (&b.finish(), &inputs), outputs, 1, sink)?;
-    Ok(results.iter().find_map(|r| r.argmax.first().copied()))
+    let seqs: Vec<SeqId> = list.iter().map(|p| p.seq).collect();
+    let results = run(model, &seqs, (&b.finish(), &inputs), outputs, list.len(), sink)?;
+    Ok(results.iter().map(|r| r.argmax.first().copied()).collect())
+}
+
+/// Appends the rows of the inputs that depend on positions only.
+pub(super) fn append(tables: &mut Vec<Vec<f64>>, own: Vec<Vec<f64>>) {
+    for (i, own) in own.into_iter().enumerate() {
+        match tables.get_mut(i) {
+            Some(all) => all.extend(own),
+            None => tables.push(own),
+        }
+    }
 }

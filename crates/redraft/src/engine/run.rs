@@ -29,6 +29,8 @@ use crate::{Error, Model};
 pub(super) enum Next {
     /// To [advance](Run::advance) once more.
     Again,
+    /// A prompt pass over [what it reads](Run::reads).
+    Read,
     /// The result of its canvas [pass](Run::pass).
     Canvas,
     /// Nothing.
@@ -68,6 +70,9 @@ pub(super) struct Run {
     end: Option<usize>,
     repetition: bool,
     reused: usize,
+    /// Tokens of the prompt that were said to be done.
+    told: usize,
+    reads: Vec<u32>,
     block_bytes: usize,
     hashes: Hashes,
     timings: Timings,
@@ -137,6 +142,8 @@ impl Run {
             end: None,
             repetition: false,
             reused: 0,
+            told: 0,
+            reads: Vec::new(),
             block_bytes: 0,
             hashes: Hashes { logits: Sha256::new(), full: request.full_logits.then(Sha256::new) },
             timings: Timings::default(),
@@ -190,7 +197,12 @@ impl Run {
         }
     }
 
-    /// Does what comes before the next canvas pass: a pass over a part of the prompt, or over what was committed.
+    /// What the prompt pass is over that is wanted after [`Next::Read`]: a part of the prompt, or of what was committed.
+    pub(super) fn reads(&self) -> &[u32] {
+        &self.reads
+    }
+
+    /// Says what comes next.
     ///
     /// # Errors
     /// [`Error::Interrupted`] when `on_event` breaks; those of the passes.
@@ -202,20 +214,27 @@ impl Run {
         sink: &mut LogitsSink<'_>,
         on_event: &mut OnEvent<'_>,
     ) -> Result<Next, Error> {
+        self.reads.clear();
         model.arch.set_prompt_window(self.request.profile.window);
         let total = self.cached;
         match &self.stage {
             Stage::Start => {
                 session.set_penalties(&self.penalties_before(model));
                 self.reused = session.keep(model, &self.request.prompt[..total])?;
+                self.told = self.reused;
                 send(on_event, &Event::Prompt { done: self.reused, total })?;
                 self.stage = Stage::Prompt;
                 Ok(Next::Again)
             }
             Stage::Prompt => {
-                if session.extend_to(model, &self.request.prompt[..total], sink)? {
-                    send(on_event, &Event::Prompt { done: session.tokens().len(), total })?;
-                    return Ok(Next::Again);
+                let done = session.tokens().len();
+                if done > self.told {
+                    self.told = done;
+                    send(on_event, &Event::Prompt { done, total })?;
+                }
+                self.reads.extend_from_slice(session.next_part(model.shape(), &self.request.prompt[..total]));
+                if !self.reads.is_empty() {
+                    return Ok(Next::Read);
                 }
                 if total == self.request.prompt.len() {
                     // The first canvas begins with a token that only the pass over what comes before it predicts.
@@ -228,8 +247,11 @@ impl Run {
             Stage::Between => match self.windows.get(self.canvases.len()).copied() {
                 Some(window) if self.end.is_none() => {
                     session.set_penalties(&self.penalties_before(model));
-                    let lead = std::mem::take(&mut self.lead);
-                    self.lead = session.extend_by(model, lead, sink)?;
+                    let n = session.readable(model.shape(), &self.lead);
+                    if n > 0 {
+                        self.reads.extend(self.lead.drain(..n));
+                        return Ok(Next::Read);
+                    }
                     self.stage = Stage::Canvas(self.canvas(model, session, draws, window));
                     Ok(Next::Again)
                 }

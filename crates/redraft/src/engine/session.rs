@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use redraft_compute::SeqId;
 
+use super::pass::{self, Prompt};
 use super::{Penalties, TapSink};
 use crate::arch::{Reading, Shape};
 use crate::{Error, Model};
@@ -22,6 +23,37 @@ pub(super) fn prompt_chunk(shape: &Shape) -> usize {
 /// Tokens that a layer with a window keeps at least when it has to save memory.
 pub(super) fn kept(window: usize) -> usize {
     window.saturating_add(window / 2)
+}
+
+/// One prompt pass over the tokens of each of these sequences after what it has cached.
+///
+/// # Errors
+/// As [`Session::extend`]; nothing is cached then of any of them.
+pub(super) fn extend_all(
+    model: &mut Model,
+    list: &mut [(&mut Session, &[u32])],
+    sink: &mut dyn TapSink,
+) -> Result<(), Error> {
+    let shape = model.shape();
+    let odd = |ids: &[u32]| shape.reading == Reading::Blocks && !ids.len().is_multiple_of(shape.canvas_len);
+    if let Some((_, ids)) = list.iter().find(|(_, ids)| odd(ids)) {
+        return Err(Error::Request {
+            what: "tokens that are read before a canvas".into(),
+            expected: format!("whole blocks of {}", shape.canvas_len),
+            found: ids.len().to_string(),
+        });
+    }
+    let prompts: Vec<Prompt<'_>> = list
+        .iter()
+        .map(|(s, new)| Prompt { seq: s.seq, past: &s.tokens, new, penalties: &s.penalties })
+        .collect();
+    let next = pass::prompts(model, &prompts, sink)?;
+    for ((session, ids), next) in list.iter_mut().zip(next) {
+        session.next = next;
+        session.tokens.extend_from_slice(ids);
+        session.evict(model)?;
+    }
+    Ok(())
 }
 
 /// A sequence of tokens whose keys and values are cached. Created by [`Model::session`]; its memory stays with
@@ -92,28 +124,18 @@ impl Session {
             if progress(self.tokens.len(), prompt.len()).is_break() {
                 return Err(Error::Interrupted);
             }
-            if !self.extend_to(model, prompt, sink)? {
+            let part = self.next_part(model.shape(), prompt);
+            if part.is_empty() {
                 return Ok(shared);
             }
+            self.extend(model, part, sink)?;
         }
     }
 
-    /// One prompt pass over what follows in `prompt` after what is cached, as much as a pass holds. Whether there was anything.
-    ///
-    /// # Errors
-    /// Those of [`extend`](Self::extend).
-    pub(super) fn extend_to(
-        &mut self,
-        model: &mut Model,
-        prompt: &[u32],
-        sink: &mut dyn TapSink,
-    ) -> Result<bool, Error> {
+    /// What follows in `prompt` after what is cached, as much as a pass holds.
+    pub(super) fn next_part<'a>(&self, shape: &Shape, prompt: &'a [u32]) -> &'a [u32] {
         let done = self.tokens.len();
-        let end = prompt.len().min(done + prompt_chunk(model.shape()));
-        if done < end {
-            self.extend(model, &prompt[done..end], sink)?;
-        }
-        Ok(done < end)
+        &prompt[done..prompt.len().min(done + prompt_chunk(shape))]
     }
 
     /// Keeps of the cache what it shares with `prompt` from the start: nothing where sliding layers have lost what the rest of
@@ -154,20 +176,10 @@ impl Session {
         Ok(last.len())
     }
 
-    /// Prompt passes over as much of `ids` as can be cached; what is left is returned.
-    pub(super) fn extend_by(
-        &mut self,
-        model: &mut Model,
-        mut ids: Vec<u32>,
-        sink: &mut dyn TapSink,
-    ) -> Result<Vec<u32>, Error> {
-        let shape = model.shape();
-        let end = shape.cached(self.tokens.len() + ids.len()).saturating_sub(self.tokens.len());
-        let left = ids.split_off(end);
-        for chunk in ids.chunks(prompt_chunk(shape)) {
-            self.extend(model, chunk, sink)?;
-        }
-        Ok(left)
+    /// How many of these tokens, which come next, a prompt pass can read: as many as can be cached, and a pass holds.
+    pub(super) fn readable(&self, shape: &Shape, ids: &[u32]) -> usize {
+        let cached = shape.cached(self.tokens.len() + ids.len()).saturating_sub(self.tokens.len());
+        cached.min(prompt_chunk(shape))
     }
 
     /// One prompt pass over `ids` after what is cached.
@@ -175,17 +187,7 @@ impl Session {
     /// # Errors
     /// [`Error::Request`] with [`Reading::Blocks`] where `ids` are not whole blocks; those of the pass.
     pub fn extend(&mut self, model: &mut Model, ids: &[u32], sink: &mut dyn TapSink) -> Result<(), Error> {
-        let shape = model.shape();
-        if shape.reading == Reading::Blocks && !ids.len().is_multiple_of(shape.canvas_len) {
-            return Err(Error::Request {
-                what: "tokens that are read before a canvas".into(),
-                expected: format!("whole blocks of {}", shape.canvas_len),
-                found: ids.len().to_string(),
-            });
-        }
-        self.next = super::pass::prompt(model, self.seq, (&self.tokens, ids), &self.penalties, sink)?;
-        self.tokens.extend_from_slice(ids);
-        self.evict(model)
+        extend_all(model, &mut [(self, ids)], sink)
     }
 
     /// Frees what sliding layers no longer need, where the whole cache is larger than its budget. Half a window more

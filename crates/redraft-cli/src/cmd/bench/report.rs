@@ -31,7 +31,8 @@ impl ReportArgs {
     /// As [`files::check_result`].
     pub(super) fn check(&self, model: Option<&Path>) -> anyhow::Result<()> {
         let others = [model, self.jsonl.as_deref()];
-        self.html.as_deref().map_or(Ok(()), |path| files::check_result(path, files::Kind::Page, &others))
+        let Some(path) = &self.html else { return Ok(()) };
+        files::check_result(path, files::Kind::Page, &others).context("--html")
     }
 
     /// Writes the files that are asked for.
