@@ -236,6 +236,7 @@ const HEADER: &[HeaderCheck] = &[
     tokens::ends,
     tokens::begin,
     tokens::outside,
+    tokens::kind,
     tokens::pre,
     template::foreign,
     diffusion::shift,

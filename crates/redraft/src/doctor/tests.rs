@@ -117,6 +117,9 @@ fn faults_of_tokens_are_repaired() {
     is_repaired(&gemma, "end-wrong", |m| m.set(key::EOT, 9_999_999u32));
     is_repaired(&gemma, "begin", |m| _ = m.remove(key::BOS));
     is_repaired(&gemma, "id-outside", |m| m.set(key::PAD, 9_999_999u32));
+    for other in ["llama", "gpt2", "gemma3"] {
+        is_repaired(&gemma, "tokenizer-kind", |m| m.set(key::MODEL, other));
+    }
     let masks = sound(MASKS);
     is_repaired(&masks, "pre-tokenizer", |m| m.set(key::PRE, "gpt-2"));
     is_repaired(&masks, "pre-tokenizer", |m| m.set(key::PRE, "quux"));

@@ -5,6 +5,9 @@ use redraft_gguf::{Array, Shown, Value};
 use super::{Edit, Finding, Patient, key};
 use crate::tokenizer::{Tokenizer, TokenizerParts, find_pre, same_pre};
 
+/// The kind of tokenizer that Gemma 4 has.
+const GEMMA: &str = "gemma4";
+
 /// Tokens that are named in a finding.
 const SHOWN: usize = 16;
 
@@ -109,6 +112,24 @@ pub(super) fn outside(p: &Patient<'_>, findings: &mut Vec<Finding>) {
         findings.push(
             Finding::warning("id-outside", key, format!("{id} is no token: the vocabulary has {n}"))
                 .fixed("take the key away", vec![Edit::Remove(key)]),
+        );
+    }
+}
+
+/// Another kind than that of Gemma 4, for its vocabulary: pieces with merges, bytes of their own, its turns.
+pub(super) fn kind(p: &Patient<'_>, findings: &mut Vec<Finding>) {
+    let Some(parts) = p.parts.as_ref().filter(|parts| parts.model != GEMMA && parts.merges.is_some()) else {
+        return;
+    };
+    let has = |text| parts.tokens.iter().any(|token| token == text);
+    if ["<0x00>", "<|turn>", "<turn|>"].into_iter().all(has) {
+        let what = format!(
+            "text is split as by a tokenizer of the kind \"{}\", but the vocabulary is one of Gemma 4, whose merges it ignores or reads otherwise",
+            Shown(&parts.model)
+        );
+        findings.push(
+            Finding::warning("tokenizer-kind", key::MODEL, what)
+                .fixed(format!("set it to {GEMMA:?}"), vec![Edit::Set(key::MODEL, Value::from(GEMMA))]),
         );
     }
 }
