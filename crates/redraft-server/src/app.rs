@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Sender, channel};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use redraft::Model;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -12,7 +13,7 @@ use crate::Config;
 use crate::error::ApiError;
 use crate::facts::Facts;
 use crate::metrics::Metrics;
-use crate::worker::{Job, Message, Update, Work};
+use crate::worker::{Job, Message, Update, Work, Worker};
 
 /// The state of the server.
 pub(crate) struct App {
@@ -43,13 +44,19 @@ pub(crate) fn unix_seconds() -> u64 {
 }
 
 impl App {
-    pub(crate) fn new(
-        facts: Arc<Facts>,
-        metrics: Arc<Metrics>,
+    /// The state, and who answers, whose thread is not there yet.
+    pub(crate) fn start(
+        model: Model,
+        facts: Facts,
         (config, local_names_only): (Config, bool),
-        inbox: Sender<Message>,
-    ) -> App {
-        App {
+        interrupt: &Arc<AtomicBool>,
+    ) -> (Arc<App>, Worker) {
+        let (facts, metrics) = (Arc::new(facts), Arc::new(Metrics::new()));
+        let (inbox, asked) = channel();
+        let shared = (Arc::clone(&facts), Arc::clone(&metrics));
+        let limits = (config.parallel, config.cache_bytes);
+        let worker = Worker::new(model, shared, limits, asked, Arc::clone(interrupt));
+        let app = App {
             facts,
             metrics,
             places: Arc::new(Semaphore::new(config.places())),
@@ -59,7 +66,8 @@ impl App {
             inbox,
             closing: AtomicBool::new(false),
             answered: AtomicU64::new(0),
-        }
+        };
+        (Arc::new(app), worker)
     }
 
     /// No new request is taken any more.

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvError, TryRecvError};
+use std::thread::JoinHandle;
 use std::time::Instant;
 
 use redraft::chat::{AnswerParser, Delta, ToolCall};
@@ -149,15 +150,16 @@ pub(crate) struct Worker {
     parallel: usize,
     waiting: VecDeque<Box<Job>>,
     running: Vec<Running>,
+    inbox: Receiver<Message>,
     interrupt: Arc<AtomicBool>,
 }
 
 impl Worker {
     pub(crate) fn new(
         model: Model,
-        facts: Arc<Facts>,
-        metrics: Arc<Metrics>,
+        (facts, metrics): (Arc<Facts>, Arc<Metrics>),
         (parallel, cache_bytes): (usize, usize),
+        inbox: Receiver<Message>,
         interrupt: Arc<AtomicBool>,
     ) -> Worker {
         let rows = model.shape().canvas_len.saturating_mul(2 * parallel);
@@ -170,15 +172,24 @@ impl Worker {
             parallel,
             waiting: VecDeque::new(),
             running: Vec::new(),
+            inbox,
             interrupt,
         }
     }
 
+    /// Starts the thread, which drops `end` at its end, however that comes about.
+    pub(crate) fn spawn<E: Send + 'static>(self, end: E) -> std::io::Result<JoinHandle<()>> {
+        std::thread::Builder::new().name("model".into()).spawn(move || {
+            let _end = end;
+            self.run();
+        })
+    }
+
     /// Until the end is told and all is done.
-    pub(crate) fn run(mut self, inbox: &Receiver<Message>) {
+    fn run(mut self) {
         let mut ending = false;
         loop {
-            ending |= self.take_in(inbox);
+            ending |= self.take_in();
             self.drop_unwanted();
             self.admit();
             self.count();
@@ -202,15 +213,15 @@ impl Worker {
     }
 
     /// Takes what has come; waits where there is nothing to do. Whether the end was told.
-    fn take_in(&mut self, inbox: &Receiver<Message>) -> bool {
+    fn take_in(&mut self) -> bool {
         if self.running.is_empty() && self.waiting.is_empty() {
-            match inbox.recv() {
+            match self.inbox.recv() {
                 Ok(Message::Ask(job)) => self.waiting.push_back(job),
                 Ok(Message::End) | Err(RecvError) => return true,
             }
         }
         loop {
-            match inbox.try_recv() {
+            match self.inbox.try_recv() {
                 Ok(Message::Ask(job)) => self.waiting.push_back(job),
                 Ok(Message::End) | Err(TryRecvError::Disconnected) => return true,
                 Err(TryRecvError::Empty) => return false,
