@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{budget, instructions};
+use crate::{budget, instructions, proofs};
 
 /// The emulated platform whose bits must be equal to this one's.
 const AARCH64: &str = "aarch64-unknown-linux-gnu";
@@ -45,13 +45,13 @@ pub(crate) fn run(program: &str, args: &[&str], env: &[(&str, &str)]) -> Result<
 }
 
 /// Whether a command answers.
-fn answers(program: &str, args: &[&str]) -> bool {
+pub(crate) fn answers(program: &str, args: &[&str]) -> bool {
     let quiet = Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
     quiet.is_ok_and(|s| s.success())
 }
 
 /// Path of the built program.
-fn program(target: Option<&str>) -> String {
+pub(crate) fn program(target: Option<&str>) -> String {
     let folder = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".into());
     let target = target.map_or(String::new(), |t| format!("{t}/"));
     format!("{folder}/{target}debug/redraft")
@@ -152,6 +152,10 @@ pub(crate) fn ci() -> Result<()> {
         })?;
     } else {
         s.skip("goldens, judged by the oracle's own script", "python3 with numpy is missing")?;
+    }
+    match proofs::page_missing() {
+        Some(why) => s.skip("the page in a browser", why)?,
+        None => s.step("the page in a browser", proofs::page)?,
     }
     match instructions::missing() {
         Some(why) => s.skip("instruction counts", why)?,

@@ -11,7 +11,7 @@ use crate::app::App;
 use crate::chat::{Common, MOST_CHOICES};
 use crate::error::ApiError;
 use crate::facts::Facts;
-use crate::fields::{Fields, Stream};
+use crate::fields::{Drafts, Fields, Stream};
 use crate::reply::{Reply, aside};
 use crate::worker::Work;
 
@@ -111,7 +111,7 @@ impl Completion {
             constraint: None,
             stop: common.stop.clone(),
             // The gap is told as a whole.
-            drafts: stream.drafts && fill.is_none(),
+            drafts: if fill.is_none() { stream.drafts } else { Drafts::None },
             chat: false,
             fill: fill.clone(),
         });

@@ -31,6 +31,7 @@ mod fields;
 mod local;
 mod metrics;
 mod models;
+mod page;
 mod pool;
 mod reply;
 mod routes;

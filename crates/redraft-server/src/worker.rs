@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, RecvError, TryRecvError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use redraft::arch::{Reading, Shape};
 use redraft::chat::{AnswerParser, Delta, ToolCall};
 use redraft::constrain::Constraint;
 use redraft::engine::{
@@ -24,6 +25,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::draft::Draft;
 use crate::error::ApiError;
 use crate::facts::Facts;
+use crate::fields::Drafts;
 use crate::metrics::Metrics;
 use crate::pool::{Pool, kv_bytes};
 use crate::writer::{Reader, Stops, Writer};
@@ -41,8 +43,8 @@ pub(crate) struct Work {
     pub(crate) overrides: Vec<(String, f64)>,
     pub(crate) constraint: Option<Arc<Constraint>>,
     pub(crate) stop: Vec<String>,
-    /// Drafts are wanted.
-    pub(crate) drafts: bool,
+    /// Whether drafts are wanted, and which.
+    pub(crate) drafts: Drafts,
     /// The answer is one of a chat, not a text that goes on.
     pub(crate) chat: bool,
     /// A text with one gap, which is the answer.
@@ -349,7 +351,7 @@ impl Worker {
             constraint: work.constraint.clone(),
             self_conditioning: true,
             cache: BlockCache::None,
-            full_logits: false,
+            full_logits: work.drafts == Drafts::Alternatives,
             interrupt: Some(Arc::clone(&self.interrupt)),
             prompt,
         })
@@ -370,7 +372,8 @@ impl Worker {
         let kv = usize::try_from(need.kv_bytes).unwrap_or(usize::MAX);
         let to_come = |r: &Running| r.kv_bytes.saturating_sub(kv_bytes(&self.model, r.held_tokens)) as u64;
         let to_come = self.running.iter().map(to_come).fold(0, u64::saturating_add);
-        let all = need.kv_bytes.saturating_add(need.buffer_bytes).saturating_add(to_come);
+        let raw = if request.full_logits { raw_logits_bytes(shape, answer) } else { 0 };
+        let all = [need.kv_bytes, need.buffer_bytes, raw, to_come].into_iter().fold(0, u64::saturating_add);
         loop {
             if available_memory().is_none_or(|free| all <= free) {
                 return Ok(Some(kv));
@@ -420,6 +423,12 @@ enum Refused {
     Error(Error),
 }
 
+/// Bytes of the raw logits of a canvas, in the backend and as they are shown, twice.
+fn raw_logits_bytes(shape: &Shape, answer: usize) -> u64 {
+    let rows = if shape.reading == Reading::Whole { answer } else { shape.canvas_len };
+    (rows as u64).saturating_mul(shape.vocab_len as u64).saturating_mul(4 + 2 * 8)
+}
+
 /// What follows a text that is complete.
 fn request_end(facts: &Facts) -> Option<u32> {
     facts.tokenizer.eos()
@@ -449,7 +458,7 @@ impl Running {
                 metrics.steps.inc();
                 self.accepted.push(step.decision.n_accepted());
                 let (job, limit) = (&self.job, self.max_tokens.saturating_sub(self.emitted));
-                if job.work.drafts && job.unread.load(Ordering::Relaxed) < DRAFTS {
+                if job.work.drafts != Drafts::None && job.unread.load(Ordering::Relaxed) < DRAFTS {
                     job.unread.fetch_add(1, Ordering::Relaxed);
                     let draft = Draft::new(step, &facts.tokenizer, &facts.end_ids, limit);
                     job.tell(Update::Draft(draft));
@@ -516,7 +525,8 @@ impl Running {
         };
         let answer = writer.answer;
         let finish = if finish == "stop" && !answer.tool_calls.is_empty() { "tool_calls" } else { finish };
-        let digests = done.filter(|_| !writer.stopped).map(|d| d.digests);
+        // That somebody looks at logits is not said of the answer.
+        let digests = done.filter(|_| !writer.stopped).map(|d| Digests { full: None, ..d.digests });
         job.tell(Update::Done(Box::new(Done {
             text: answer.text,
             reasoning: answer.reasoning,

@@ -75,6 +75,10 @@ fn fields_are_honoured_or_refused_by_name() {
         (hi(json!({"stream": "yes"})), "stream"),
         (hi(json!({"stream_options": {}})), "stream_options"),
         (hi(json!({"stream": true, "stream_options": {"x": 1}})), "stream_options.x"),
+        (
+            hi(json!({"stream": true, "stream_options": {"include_alternatives": true}})),
+            "stream_options.include_alternatives",
+        ),
         (hi(json!({"response_format": {"type": "xml"}})), "response_format.type"),
         (hi(json!({"response_format": {"type": "json_schema"}})), "response_format.json_schema"),
         (
@@ -190,7 +194,7 @@ fn keys_are_asked_for() {
     assert_eq!(refused(&with("/nothing", "")).0, 401);
     assert_eq!(refused(&chat(server.address, &hi(json!({})))).0, 401);
     assert_eq!(with("/v1/models", "authorization: Bearer k3y\r\n").status, 200);
-    for path in ["/", "/health", "/ready"] {
+    for path in ["/", "/page/page.js", "/health", "/ready"] {
         assert_eq!(with(path, "").status, 200, "{path}");
     }
 }
