@@ -185,6 +185,7 @@ class Browser:
         if self.args.key:
             page.add_init_script(f"sessionStorage.setItem('key', {json.dumps(self.args.key)})")
         page.goto(self.url)
+        expect(page.locator("#model-name")).not_to_be_empty()  # what is known of the model has come
         return page
 
     def picture(self, page, name):
@@ -233,7 +234,6 @@ def sends_and_goes_back(browser):
 
 def hover_tells_alternatives(browser):
     page = browser.open()
-    expect(page.locator("#model-name")).not_to_be_empty()
     setting = page.get_by_label("Alternatives on hover")
     for wanted in (True, False):
         page.get_by_role("button", name="Settings", exact=True).click()
