@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use redraft::Model;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -13,7 +12,7 @@ use crate::Config;
 use crate::error::ApiError;
 use crate::facts::Facts;
 use crate::metrics::Metrics;
-use crate::worker::{Job, Message, Update, Work, Worker};
+use crate::worker::{Job, Message, Update, Work};
 
 /// The state of the server.
 pub(crate) struct App {
@@ -44,21 +43,15 @@ pub(crate) fn unix_seconds() -> u64 {
 }
 
 impl App {
-    /// The state, and who answers, whose thread is not there yet.
-    pub(crate) fn start(
-        model: Model,
+    /// The state, and where requests arrive that are to be answered.
+    pub(crate) fn new(
         facts: Facts,
         (config, local_names_only): (Config, bool),
-        interrupt: &Arc<AtomicBool>,
-    ) -> (Arc<App>, Worker) {
-        let (facts, metrics) = (Arc::new(facts), Arc::new(Metrics::new()));
+    ) -> (Arc<App>, Receiver<Message>) {
         let (inbox, asked) = channel();
-        let shared = (Arc::clone(&facts), Arc::clone(&metrics));
-        let limits = (config.parallel, config.cache_bytes);
-        let worker = Worker::new(model, shared, limits, asked, Arc::clone(interrupt));
         let app = App {
-            facts,
-            metrics,
+            facts: Arc::new(facts),
+            metrics: Arc::new(Metrics::new()),
             places: Arc::new(Semaphore::new(config.places())),
             config,
             local_names_only,
@@ -67,7 +60,7 @@ impl App {
             closing: AtomicBool::new(false),
             answered: AtomicU64::new(0),
         };
-        (Arc::new(app), worker)
+        (Arc::new(app), asked)
     }
 
     /// No new request is taken any more.

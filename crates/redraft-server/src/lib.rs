@@ -48,7 +48,8 @@ use redraft::Model;
 
 use crate::app::App;
 use crate::facts::Facts;
-pub use crate::local::{Answer, Ask, Client, Local};
+pub use crate::local::{Answer, Ask, Client, Local, Reader};
+use crate::worker::Worker;
 
 /// Limits and keys of a server.
 #[derive(Debug, Clone)]
@@ -216,7 +217,8 @@ impl Server {
     pub fn run(self, stop: Arc<AtomicBool>) -> Result<(), ServerError> {
         let Server { listener, model, facts, config, local_names_only, .. } = self;
         let interrupt = Arc::new(AtomicBool::new(false));
-        let (app, worker) = App::start(model, facts, (config, local_names_only), &interrupt);
+        let (app, inbox) = App::new(facts, (config, local_names_only));
+        let worker = Worker::new(model, &app, inbox, Arc::clone(&interrupt));
         let runtime = runtime()?;
         let thread = worker.spawn(EndAll(Arc::clone(&stop))).map_err(ServerError::Start)?;
         let served = runtime.block_on(async {

@@ -1,8 +1,8 @@
 //! Answers for this process itself, without a network: the same paths, and the same answers.
 
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use crate::app::App;
 use crate::chat::MOST_CHOICES;
 use crate::facts::Facts;
+use crate::worker::{Message, Worker};
 use crate::{Config, ServerError, routes, runtime};
 
 /// What is to be answered: a path that takes POST, and the body.
@@ -91,7 +92,8 @@ impl Local {
             ..Config::default()
         };
         let interrupt = Arc::new(AtomicBool::new(false));
-        let (app, worker) = App::start(model, facts, (config, false), &interrupt);
+        let (app, inbox) = App::new(facts, (config, false));
+        let worker = Worker::new(model, &app, inbox, Arc::clone(&interrupt));
         let runtime = runtime()?;
         let model = worker.spawn(()).map_err(ServerError::Start)?;
         let service = TowerToHyperService::new(routes::router(&app));
@@ -138,6 +140,59 @@ impl Drop for Local {
         if let Some(model) = self.model.take() {
             // That it panicked was told where an answer was missing.
             let _ = model.join();
+        }
+    }
+}
+
+/// Reads requests as a server does, up to their prompts, and computes nothing.
+pub struct Reader {
+    runtime: Runtime,
+    service: TowerToHyperService<Router>,
+    app: Arc<App>,
+    prompts: Arc<Mutex<Vec<Vec<u32>>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Reader {
+    /// For requests to a model. Of `config` count `context_len` and `max_body_bytes`.
+    ///
+    /// # Errors
+    /// The model has no canvas or a chat template that cannot be read; the system gives no threads.
+    pub fn new(model: &Model, config: Config) -> Result<Reader, ServerError> {
+        let facts = Facts::new(model, config.context_len)?;
+        let config = Config { api_key: None, max_queue: MOST_CHOICES, ..config };
+        let (app, inbox) = App::new(facts, (config, false));
+        let prompts = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&prompts);
+        // A request is answered with an error once all that is to be done for it is dropped.
+        let work = move || {
+            while let Ok(Message::Ask(job)) = inbox.recv() {
+                seen.lock().unwrap_or_else(PoisonError::into_inner).push(job.work.prompt);
+            }
+        };
+        let thread =
+            std::thread::Builder::new().name("reader".into()).spawn(work).map_err(ServerError::Start)?;
+        let service = TowerToHyperService::new(routes::router(&app));
+        Ok(Reader { runtime: runtime()?, service, app, prompts, thread: Some(thread) })
+    }
+
+    /// The prompts of a request, one for each answer that it asks for.
+    ///
+    /// # Errors
+    /// What a client would be told.
+    pub fn prompts(&mut self, path: &str, body: Vec<u8>) -> Result<Vec<Vec<u32>>, Answer> {
+        let answer = self.runtime.block_on(answer(&self.service, path, body));
+        let prompts = std::mem::take(&mut *self.prompts.lock().unwrap_or_else(PoisonError::into_inner));
+        if prompts.is_empty() { Err(answer) } else { Ok(prompts) }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.app.end();
+        if let Some(thread) = self.thread.take() {
+            // It has nothing to say.
+            let _ = thread.join();
         }
     }
 }

@@ -22,6 +22,8 @@ use redraft::{Error, Model};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::Config;
+use crate::app::App;
 use crate::draft::Draft;
 use crate::error::ApiError;
 use crate::facts::Facts;
@@ -159,18 +161,18 @@ pub(crate) struct Worker {
 impl Worker {
     pub(crate) fn new(
         model: Model,
-        (facts, metrics): (Arc<Facts>, Arc<Metrics>),
-        (parallel, cache_bytes): (usize, usize),
+        app: &App,
         inbox: Receiver<Message>,
         interrupt: Arc<AtomicBool>,
     ) -> Worker {
+        let Config { parallel, cache_bytes, .. } = app.config;
         let rows = model.shape().canvas_len.saturating_mul(2 * parallel);
         Worker {
             batch: Batch::new(rows, Some(Arc::clone(&interrupt))),
             pool: Pool::new(cache_bytes, 4 * parallel),
             model,
-            facts,
-            metrics,
+            facts: Arc::clone(&app.facts),
+            metrics: Arc::clone(&app.metrics),
             parallel,
             waiting: VecDeque::new(),
             running: Vec::new(),

@@ -8,7 +8,7 @@ use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use common::{Response, chat, connect, get, model, parse, post, raw, request, start};
+use common::{Response, chat, connect, get, metric, model, parse, post, raw, request, start, until};
 use redraft_server::{Config, Server, ServerError};
 use serde_json::{Value, json};
 
@@ -27,21 +27,6 @@ fn refused(response: &Response) -> (u16, String) {
     assert!(error["message"].as_str().is_some_and(|m| !m.is_empty()), "{body}");
     assert!(error["type"].is_string() && error.as_object().unwrap().len() == 4, "{body}");
     (response.status, error["param"].as_str().unwrap_or_default().to_owned())
-}
-
-fn metric(address: SocketAddr, name: &str) -> f64 {
-    let text = get(address, "/metrics");
-    let line = text.text().lines().find(|l| l.strip_prefix(name).is_some_and(|rest| rest.starts_with(' ')));
-    line.map_or(0.0, |l| l.rsplit(' ').next().unwrap().parse().unwrap())
-}
-
-/// Waits until a figure is what it should be.
-fn until(address: SocketAddr, name: &str, value: f64) {
-    let start = Instant::now();
-    while metric(address, name) != value {
-        assert!(start.elapsed() < Duration::from_secs(60), "{name} is {}", metric(address, name));
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 #[test]
