@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::steps::{answers, program, run};
+use crate::steps::{answers, built, program, run};
 
 /// A server on a free port, which ends with this value.
 struct Server {
@@ -98,7 +98,7 @@ pub(crate) fn schema(cases: &str) -> Result<()> {
     let description = format!("{}/openapi.json", server.url);
     let how = ["run", &description, "--checks", CHECKS, "--continue-on-failure", "--max-examples", &of_each];
     let same =
-        ["--seed", "1", "--generation-database", "none", "--phases", "coverage,fuzzing", "--workers", "4"];
+        ["--seed", "1", "--generation-database", "none", "--phases", "coverage,fuzzing", "--workers", "1"];
     run("schemathesis", &[&how[..], &same[..], &["--request-timeout", "300", "--no-color"]].concat(), &[])
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn schema(cases: &str) -> Result<()> {
 /// An answer is missing or differs from the one that its request has alone.
 pub(crate) fn load(args: &[String]) -> Result<()> {
     build(&["--release"])?;
-    let program = program(None).replace("/debug/", "/release/");
+    let program = built(None, "release");
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     run("python3", &[&["scripts/load.py", &program], &args[..]].concat(), &[])
 }

@@ -52,9 +52,14 @@ pub(crate) fn answers(program: &str, args: &[&str]) -> bool {
 
 /// Path of the built program.
 pub(crate) fn program(target: Option<&str>) -> String {
+    built(target, "debug")
+}
+
+/// The same for another profile.
+pub(crate) fn built(target: Option<&str>, profile: &str) -> String {
     let folder = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".into());
     let target = target.map_or(String::new(), |t| format!("{t}/"));
-    format!("{folder}/{target}debug/redraft")
+    format!("{folder}/{target}{profile}/redraft")
 }
 
 /// Prompts whose digests every platform must agree on: a tiny model with random weights over two canvases, a
