@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 #[path = "../../../fuzz/src/mutations.rs"]
-#[allow(unreachable_pub, reason = "shared by suites")]
+#[allow(unreachable_pub, clippy::print_stdout, reason = "shared by suites, which print figures")]
 mod mutations;
 #[path = "../../../fuzz/src/requests.rs"]
 #[allow(unreachable_pub, reason = "the body of a fuzz target")]

@@ -8,7 +8,7 @@
 mod targets;
 
 #[path = "../../../fuzz/src/mutations.rs"]
-#[allow(unreachable_pub, reason = "shared by suites")]
+#[allow(unreachable_pub, clippy::print_stdout, reason = "shared by suites, which print figures")]
 mod mutations;
 
 use targets::TARGETS;

@@ -1,5 +1,7 @@
 //! `redraft serve`.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
