@@ -6,7 +6,7 @@ mod common;
 
 use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::{Response, chat, connect, get, metric, model, parse, post, raw, request, start, until};
 use redraft_server::{Config, Server, ServerError};
