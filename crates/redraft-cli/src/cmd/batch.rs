@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use redraft::Model;
 use redraft::compute::Precision;
 use redraft_server::{Answer, Ask, Client, Config, Local};
@@ -113,6 +113,8 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     report.answered = output.answers;
     report.failed = output.lines - output.answers;
     report.interrupted = output.lines < report.requests;
+    let asked = stop.load(Ordering::Relaxed);
+    ensure!(asked || !report.interrupted, "{} lost lines meanwhile", args.input.display());
     tell(&report, start, out)?;
     Ok(match () {
         () if report.interrupted => Exit::Interrupted,
