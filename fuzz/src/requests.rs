@@ -6,8 +6,8 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use redraft::{LoadOptions, Model};
 use redraft_server::{Config, Reader};
 
-/// Where requests for answers go.
-const PATHS: [&str; 2] = ["/v1/chat/completions", "/v1/completions"];
+/// Where requests for answers go, in every form.
+const PATHS: [&str; 4] = ["/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses"];
 
 /// The ids of the vocabulary, and who reads.
 static READER: LazyLock<(u32, Mutex<Reader>)> = LazyLock::new(|| {
