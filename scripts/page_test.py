@@ -8,14 +8,12 @@
     venv/bin/python scripts/page_test.py --pictures DIR      # also screenshots
 
 The mock (Python's standard library) speaks the wire format of `POST /v1/chat/completions` with drafts and plays a
-simulated denoising: no model runs. Words in a question choose what goes wrong. It serves the page under the strictest
-Content-Security-Policy that `docs/page.md` gives, with the hashes computed from the file, so that a page that needs
-more fails here.
+simulated denoising: no model runs. Words in a question choose what goes wrong. It serves the page under the
+Content-Security-Policy that `docs/page.md` gives, so that a page that needs
+more fails here. `cargo xtask page` runs both.
 """
 
 import argparse
-import base64
-import hashlib
 import json
 import pathlib
 import random
@@ -26,7 +24,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from playwright.sync_api import expect, sync_playwright
 
-PAGE = pathlib.Path(__file__).parent.parent / "crates/redraft-server/src/page/index.html"
+ROOT = pathlib.Path(__file__).parent.parent
+PAGE = ROOT / "crates/redraft-server/src/page"
+FILES = {"/": PAGE / "index.html"} | {f"/page/{file.name}": file for file in PAGE.iterdir()}
+KINDS = {".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
+POLICY = " ".join(re.search(r"Content-Security-Policy: (.*?)\n```", (ROOT / "docs/page.md").read_text(), re.S)[1].split())
 CANVAS, STEPS = 64, 12
 ANSWERS = [
     "Tokyo is the capital of Japan. It has been the seat of the emperor since 1868, when the court moved there from "
@@ -63,7 +65,8 @@ def denoising(text, seed, masks):
                     state = "noise" if entropy > 0.6 else "accepted" if entropy > 0 else "committed"
                     shown = "" if state == "noise" else token
                 p = max(0.05, 1 - entropy / 3)
-                alternatives = [{"text": shown, "p": p}, {"text": token if other == shown else other, "p": (1 - p) / 2}]
+                second = {"text": token if other == shown else other, "p": (1 - p) / 2}
+                alternatives = sorted([{"text": shown, "p": p}, second], key=lambda a: -a["p"])
                 positions.append({"text": shown, "state": state, "entropy": entropy, "alternatives": alternatives})
             mean = sum(p["entropy"] for p in positions) / len(positions)
             yield {"canvas": canvas, "step": step, "steps_max": STEPS, "positions": positions, "mean_entropy": mean}
@@ -93,14 +96,9 @@ class Mock(BaseHTTPRequestHandler):
         self.reply(status, {"error": {"message": message, "type": "error", "param": param, "code": None}}, **headers)
 
     def do_GET(self):
-        if self.path == "/":
-            html = PAGE.read_text()
-            digest = lambda tag: base64.b64encode(
-                hashlib.sha256(re.search(f"<{tag}>(.*?)</{tag}>", html, re.S)[1].encode()).digest()).decode()
-            policy = (f"default-src 'none'; connect-src 'self'; img-src data:; script-src 'sha256-{digest('script')}'; "
-                      f"style-src 'sha256-{digest('style')}'; "
-                      "base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
-            return self.reply(200, html.encode(), "text/html; charset=utf-8", Content_Security_Policy=policy)
+        if self.path in FILES:
+            file = FILES[self.path]
+            return self.reply(200, file.read_bytes(), KINDS[file.suffix], Content_Security_Policy=POLICY)
         if Mock.key and self.headers.get("Authorization") != f"Bearer {Mock.key}":
             return self.refuse(401, "no key")
         model = {"id": "simulated", "object": "model", "created": 0, "owned_by": "redraft"}
@@ -113,7 +111,7 @@ class Mock(BaseHTTPRequestHandler):
         samplers = [{"name": "entropy-bound", "description": "accepts the easiest positions", "parameters": [steps, t_min]},
                     {"name": "threshold", "description": "reveals what is likely enough", "parameters": [steps]}]
         diffusion = {"sampler": "entropy-bound", "samplers": samplers}
-        self.reply(200, model | {"canvas_length": CANVAS, "diffusion": diffusion})
+        self.reply(200, model | {"vocabulary_length": 1000, "canvas_length": CANVAS, "diffusion": diffusion})
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -132,6 +130,7 @@ class Mock(BaseHTTPRequestHandler):
         self.send_header("Connection", "close")
         self.end_headers()
         try:
+            self.asked = body.get("stream_options", {})
             self.stream(text, seed, question, body.get("diffusion", {}).get("sampler") == "threshold")
         except (BrokenPipeError, ConnectionResetError):
             Mock.gone += 1
@@ -141,6 +140,9 @@ class Mock(BaseHTTPRequestHandler):
         n = 0
         for n, event in enumerate(denoising(text, seed, masks)):
             if isinstance(event, dict):
+                if not self.asked.get("include_alternatives"):
+                    for position in event["positions"]:
+                        del position["alternatives"]
                 self.chunk({}, diffusion=event)
                 time.sleep(0.5 if "slow" in question else Mock.step_seconds)
                 if n == 4 and "hold" in question:
@@ -183,6 +185,7 @@ class Browser:
         if self.args.key:
             page.add_init_script(f"sessionStorage.setItem('key', {json.dumps(self.args.key)})")
         page.goto(self.url)
+        expect(page.locator("#model-name")).not_to_be_empty()  # what is known of the model has come
         return page
 
     def picture(self, page, name):
@@ -227,6 +230,24 @@ def sends_and_goes_back(browser):
     page.keyboard.press("End")
     assert shown(page) == final, "End shows the final text"
     browser.picture(page, "answer")
+
+
+def hover_tells_alternatives(browser):
+    page = browser.open()
+    setting = page.get_by_label("Alternatives on hover")
+    for wanted in (True, False):
+        page.get_by_role("button", name="Settings", exact=True).click()
+        setting.set_checked(wanted)
+        page.get_by_label("Close settings").click()
+        ask(page, "What is the capital of Japan?")
+        done(page)
+        page.get_by_label("Step of the answer").last.fill("0")
+        page.locator(".answer").last.locator(".canvas span").first.hover()
+        others = page.locator("#tip div")
+        expect(others.first).to_be_visible() if wanted else expect(others).to_have_count(0)
+        if wanted:
+            chances = [float(text) for text in others.locator(".num").all_text_contents()]
+            assert chances == sorted(chances, reverse=True) and 0 < sum(chances) < 1.01, chances
 
 
 def compares_two_seeds(browser):
@@ -413,7 +434,8 @@ def settings_travel(browser):
     done(page)
     first, second = Mock.requests
     assert first == {
-        "model": "simulated", "stream": True, "stream_options": {"include_usage": True, "include_drafts": True},
+        "model": "simulated", "stream": True,
+        "stream_options": {"include_usage": True, "include_drafts": True, "include_alternatives": True},
         "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"}],
         "max_tokens": 99, "seed": 4, "diffusion": {"sampler": "entropy-bound", "steps": 7, "t_min": 0.5},
     }, first
@@ -482,7 +504,8 @@ def text_is_text(browser):
     assert page.evaluate("navigator.clipboard.readText()") == HOSTILE
 
 
-ANY = [sends_and_goes_back, compares_two_seeds, fits_a_phone, follows_dark_and_light, can_be_used_with_keys_alone]
+ANY = [sends_and_goes_back, hover_tells_alternatives, compares_two_seeds, fits_a_phone, follows_dark_and_light,
+       can_be_used_with_keys_alone]
 MOCKED = [canvas_settles_in_place, hover_and_keys_tell_entropy, stops, shows_errors, asks_for_the_key, settings_travel,
           compare_uses_both_forms, compares_two_samplers, long_answers_stay_whole, text_is_text]
 

@@ -28,12 +28,13 @@ const NAMES: &[(&str, &[&str])] = &[
     ("topk-margin", &["sampler/topk_margin.rs"]),
 ];
 
-fn rust_files(dir: &Path, out: &mut Vec<PathBuf>) -> Result<()> {
+fn source_files(dir: &Path, out: &mut Vec<PathBuf>) -> Result<()> {
     for entry in fs::read_dir(dir).with_context(|| dir.display().to_string())? {
         let path = entry?.path();
         if path.is_dir() {
-            rust_files(&path, out)?;
-        } else if path.extension().is_some_and(|e| e == "rs") {
+            source_files(&path, out)?;
+        } else if path.extension().is_some_and(|e| ["rs", "html", "css", "js"].iter().any(|kind| e == *kind))
+        {
             out.push(path);
         }
     }
@@ -50,7 +51,7 @@ pub(crate) fn check() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask stands in the workspace")?;
     let mut files = Vec::new();
     for dir in ["crates", "xtask", "fuzz/src", "fuzz/fuzz_targets"] {
-        rust_files(&root.join(dir), &mut files)?;
+        source_files(&root.join(dir), &mut files)?;
     }
     files.sort();
     let mut problems = Vec::new();

@@ -5,6 +5,7 @@
 mod budget;
 mod fuzz;
 mod instructions;
+mod proofs;
 mod steps;
 
 use anyhow::{Result, bail};
@@ -14,6 +15,10 @@ const HELP: &str = "usage: cargo xtask TASK
   ci       all checks: format, lints, budgets, tests, docs, goldens, emulated aarch64
   budget   line budgets of source files, and names that must not leave their files
   instructions [--store]: instruction counts of fixed small workloads against stored numbers (valgrind)
+  page     the page of the server in a real browser: against a mock, and against the built program
+  clients  [ARGUMENT]...: other people's clients of the API against the built program, see scripts/clients/run.py
+  schema   [CASES]: schemathesis generates requests from openapi.json; no answer may be an error of the server
+  load     [ARGUMENT]...: many clients at once, see scripts/load.py
   fuzz     TARGET [LIBFUZZER-ARGUMENT]...: builds and runs a fuzz target, see fuzz/README.md
 
 REDRAFT_CI=1 makes a step that cannot run here a failure instead of a line in the summary.";
@@ -24,6 +29,10 @@ fn main() -> Result<()> {
         Some("ci") => steps::ci(),
         Some("budget") => budget::check(),
         Some("instructions") => steps::instructions(args.iter().any(|a| a == "--store")),
+        Some("page") => proofs::page(),
+        Some("clients") => proofs::clients(&args),
+        Some("schema") => proofs::schema(args.first().map_or("10000", String::as_str)),
+        Some("load") => proofs::load(&args),
         Some("fuzz") => fuzz::fuzz(&args),
         _ => bail!("{HELP}"),
     }

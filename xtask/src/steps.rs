@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{budget, instructions};
+use crate::{budget, instructions, proofs};
 
 /// The emulated platform whose bits must be equal to this one's.
 const AARCH64: &str = "aarch64-unknown-linux-gnu";
@@ -50,16 +50,21 @@ pub(crate) fn run(program: &str, args: &[&str], env: &[(&str, &str)]) -> Result<
 }
 
 /// Whether a command answers.
-fn answers(program: &str, args: &[&str]) -> bool {
+pub(crate) fn answers(program: &str, args: &[&str]) -> bool {
     let quiet = Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
     quiet.is_ok_and(|s| s.success())
 }
 
 /// Path of the built program.
-fn program(target: Option<&str>) -> String {
+pub(crate) fn program(target: Option<&str>) -> String {
+    built(target, "debug")
+}
+
+/// The same for another profile.
+pub(crate) fn built(target: Option<&str>, profile: &str) -> String {
     let folder = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".into());
     let target = target.map_or(String::new(), |t| format!("{t}/"));
-    format!("{folder}/{target}debug/redraft")
+    format!("{folder}/{target}{profile}/redraft")
 }
 
 /// Prompts whose digests every platform must agree on: a tiny model with random weights over two canvases, a
@@ -167,6 +172,10 @@ pub(crate) fn ci() -> Result<()> {
         })?;
     } else {
         s.note(&format!("converted files, loaded by llama.cpp: {python} has no llama-cpp-python"));
+    }
+    match proofs::page_missing() {
+        Some(why) => s.skip("the page in a browser", why)?,
+        None => s.step("the page in a browser", proofs::page)?,
     }
     match instructions::missing() {
         Some(why) => s.skip("instruction counts", why)?,

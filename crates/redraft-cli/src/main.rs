@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         Some(Command::Chat(args)) => cmd::chat::main(&args, out),
         Some(Command::Fill(args)) => cmd::fill::main(&args, out),
         Some(Command::Serve(args)) => cmd::serve::main(&args, out),
+        Some(Command::Batch(args)) => cmd::batch::main(&args, out),
         Some(Command::Inspect(args)) => cmd::inspect::main(&args, out),
         Some(Command::Doctor(args)) => cmd::doctor::main(&args, out),
         Some(Command::Tokenize(args)) => cmd::tokenize::tokenize(&args, out),

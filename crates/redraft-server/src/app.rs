@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -43,15 +43,15 @@ pub(crate) fn unix_seconds() -> u64 {
 }
 
 impl App {
+    /// The state, and where requests arrive that are to be answered.
     pub(crate) fn new(
-        facts: Arc<Facts>,
-        metrics: Arc<Metrics>,
+        facts: Facts,
         (config, local_names_only): (Config, bool),
-        inbox: Sender<Message>,
-    ) -> App {
-        App {
-            facts,
-            metrics,
+    ) -> (Arc<App>, Receiver<Message>) {
+        let (inbox, asked) = channel();
+        let app = App {
+            facts: Arc::new(facts),
+            metrics: Arc::new(Metrics::new()),
             places: Arc::new(Semaphore::new(config.places())),
             config,
             local_names_only,
@@ -59,7 +59,8 @@ impl App {
             inbox,
             closing: AtomicBool::new(false),
             answered: AtomicU64::new(0),
-        }
+        };
+        (Arc::new(app), asked)
     }
 
     /// No new request is taken any more.

@@ -12,7 +12,7 @@ use crate::chat::{MOST_CHOICES, openai};
 use crate::conversation::Common;
 use crate::error::ApiError;
 use crate::facts::Facts;
-use crate::fields::{Fields, Stream};
+use crate::fields::{Drafts, Fields, Stream};
 use crate::openai::OpenAi;
 use crate::reply::{aside, send};
 use crate::worker::Work;
@@ -121,7 +121,7 @@ impl Completion {
             logprobs: common.logprobs,
             stop: common.stop.clone(),
             // The gap is told as a whole.
-            drafts: stream.drafts && fill.is_none(),
+            drafts: if fill.is_none() { stream.drafts } else { Drafts::None },
             chat: false,
             fill: fill.clone(),
         });

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::error::ApiError;
 use crate::facts::Facts;
-use crate::fields::{Fields, Sampling};
+use crate::fields::{Drafts, Fields, Sampling};
 use crate::worker::Work;
 
 /// What all ways to ask for text have.
@@ -63,7 +63,7 @@ pub(crate) struct Conversation {
     pub(crate) held: Option<Held>,
     pub(crate) max_tokens: Option<usize>,
     pub(crate) n: usize,
-    pub(crate) drafts: bool,
+    pub(crate) drafts: Drafts,
     pub(crate) common: Common,
 }
 

@@ -244,7 +244,17 @@ pub(crate) fn stops(fields: &mut Fields, name: &str, most: usize) -> Result<Vec<
 pub(crate) struct Stream {
     pub(crate) on: bool,
     pub(crate) usage: bool,
-    pub(crate) drafts: bool,
+    pub(crate) drafts: Drafts,
+}
+
+/// What a stream tells of a canvas between two steps.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Drafts {
+    #[default]
+    None,
+    Shown,
+    /// With what else could stand at each position.
+    Alternatives,
 }
 
 impl Stream {
@@ -257,7 +267,16 @@ impl Stream {
         }
         let mut options = Fields::new(options, &fields.name("stream_options"))?;
         stream.usage = options.flag("include_usage")?.unwrap_or(false);
-        stream.drafts = options.flag("include_drafts")?.unwrap_or(false);
+        let drafts = options.flag("include_drafts")?.unwrap_or(false);
+        let alternatives = options.flag("include_alternatives")?.unwrap_or(false);
+        stream.drafts = match (drafts, alternatives) {
+            (false, false) => Drafts::None,
+            (true, false) => Drafts::Shown,
+            (true, true) => Drafts::Alternatives,
+            (false, true) => {
+                return Err(options.error("include_alternatives", "allowed only with include_drafts = true"));
+            }
+        };
         // Asks for nothing but padding against traffic analysis, which this server does not do.
         options.only("include_obfuscation", &[Value::Bool(false)])?;
         options.finish()?;

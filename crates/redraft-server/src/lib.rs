@@ -1,5 +1,7 @@
 //! HTTP server for one model: chat completions, completions with infilling, models, metrics, one page.
 //!
+//! [`Server`] listens on an address; [`Local`] answers the same requests for this process, without a network.
+//!
 //! The model belongs to one thread, which makes up to [`Config::parallel`] answers together
 //! ([`Batch`](redraft::engine::Batch)); each has the bits that it has alone. Requests wait in a bounded queue, and clients
 //! that go away free their place within one step. `docs/server.md` describes the API.
@@ -27,10 +29,12 @@ mod draft;
 mod error;
 mod facts;
 mod fields;
+mod local;
 mod messages;
 mod metrics;
 mod models;
 mod openai;
+mod page;
 mod pool;
 mod reply;
 mod routes;
@@ -42,14 +46,13 @@ mod writer;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
 use std::time::Duration;
 
 use redraft::Model;
 
 use crate::app::App;
 use crate::facts::Facts;
-use crate::metrics::Metrics;
+pub use crate::local::{Answer, Ask, Client, Local, Reader};
 use crate::worker::Worker;
 
 /// Limits and keys of a server.
@@ -143,6 +146,12 @@ pub enum ServerError {
     Panicked,
 }
 
+/// Where requests are read and answers are written; the model computes elsewhere.
+fn runtime() -> Result<tokio::runtime::Runtime, ServerError> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(2).thread_name("http").enable_all().build().map_err(ServerError::Start)
+}
+
 /// Ends the server where the thread of the model ends, however that comes about.
 struct EndAll(Arc<AtomicBool>);
 
@@ -211,29 +220,11 @@ impl Server {
     /// The system gives no threads; the thread of the model panicked.
     pub fn run(self, stop: Arc<AtomicBool>) -> Result<(), ServerError> {
         let Server { listener, model, facts, config, local_names_only, .. } = self;
-        let (facts, metrics) = (Arc::new(facts), Arc::new(Metrics::new()));
         let interrupt = Arc::new(AtomicBool::new(false));
-        let limits = (config.parallel, config.cache_bytes);
-        let (sender, inbox) = mpsc::channel();
-        let worker =
-            Worker::new(model, Arc::clone(&facts), Arc::clone(&metrics), limits, Arc::clone(&interrupt));
-        let app = Arc::new(App::new(facts, metrics, (config, local_names_only), sender));
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .thread_name("http")
-            .enable_all()
-            .build()
-            .map_err(ServerError::Start)?;
-        let thread = std::thread::Builder::new()
-            .name("model".into())
-            .spawn({
-                let end = EndAll(Arc::clone(&stop));
-                move || {
-                    let _end = end;
-                    worker.run(&inbox);
-                }
-            })
-            .map_err(ServerError::Start)?;
+        let (app, inbox) = App::new(facts, (config, local_names_only));
+        let worker = Worker::new(model, &app, inbox, Arc::clone(&interrupt));
+        let runtime = runtime()?;
+        let thread = worker.spawn(EndAll(Arc::clone(&stop))).map_err(ServerError::Start)?;
         let served = runtime.block_on(async {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             serve::serve(listener, app, stop, interrupt).await;

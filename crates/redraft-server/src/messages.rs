@@ -15,7 +15,7 @@ use crate::app::App;
 use crate::conversation::{Choice, Common, Conversation, Held, Tool};
 use crate::error::ApiError;
 use crate::facts::Facts;
-use crate::fields::{Fields, kind, stops};
+use crate::fields::{Drafts, Fields, kind, stops};
 use crate::reply::{Form, aside, diffusion, named, send};
 use crate::worker::Done;
 
@@ -95,7 +95,10 @@ fn read(body: Value, facts: &Facts, answers: bool) -> Result<(Conversation, bool
         fields.only("service_tier", &["auto".into(), "standard_only".into()])?;
     }
     fields.finish()?;
-    Ok((Conversation { messages, tools, thinking, held, max_tokens, n: 1, drafts: false, common }, stream))
+    Ok((
+        Conversation { messages, tools, thinking, held, max_tokens, n: 1, drafts: Drafts::None, common },
+        stream,
+    ))
 }
 
 /// `output_config.format`.

@@ -17,10 +17,7 @@ use crate::app::App;
 use crate::error::ApiError;
 use crate::metrics::Answered;
 use crate::reply::Shared;
-use crate::{chat, completions, messages, models};
-
-/// The page.
-const PAGE: &str = include_str!("page/index.html");
+use crate::{chat, completions, messages, models, page};
 
 /// The API in the form of OpenAPI 3.1.
 pub(crate) const OPENAPI: &str = include_str!("openapi.json");
@@ -32,7 +29,7 @@ const BODY: Duration = Duration::from_secs(30);
 const MESSAGES: &str = "/v1/messages";
 
 /// Paths that need no key.
-const PUBLIC: [&str; 3] = ["/", "/health", "/ready"];
+const PUBLIC: [&str; 2] = ["/health", "/ready"];
 
 /// All paths of the server.
 pub(crate) const PATHS: [(&str, &str); 11] = [
@@ -50,10 +47,9 @@ pub(crate) const PATHS: [(&str, &str); 11] = [
 ];
 
 pub(crate) fn router(app: &Arc<App>) -> Router {
-    let mut router = Router::new();
-    for (path, _) in PATHS {
+    let mut router = page::routes(Router::new());
+    for (path, _) in PATHS.into_iter().filter(|(path, _)| !page::is_page(path)) {
         let route = match path {
-            "/" => get(page),
             "/health" => get(async || Json(json!({"status": "ok"}))),
             "/ready" => get(ready),
             "/metrics" => get(metrics),
@@ -115,7 +111,7 @@ fn admitted(app: &App, request: &Request, path: &str) -> Result<(), ApiError> {
         }
     }
     let Some(key) = &app.config.api_key else { return Ok(()) };
-    if PUBLIC.contains(&path) {
+    if PUBLIC.contains(&path) || page::is_page(path) {
         return Ok(());
     }
     let headers = request.headers();
@@ -211,17 +207,6 @@ async fn ready(State(app): Shared) -> Result<Json<Value>, ApiError> {
 async fn metrics(State(app): Shared) -> impl IntoResponse {
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], app.metrics.text())
-}
-
-async fn page() -> impl IntoResponse {
-    let policy = "default-src 'none'; connect-src 'self'; img-src data:; script-src 'unsafe-inline'; \
-                  style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-    let headers = [
-        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
-        (header::CONTENT_SECURITY_POLICY, policy),
-        (header::REFERRER_POLICY, "no-referrer"),
-    ];
-    (headers, PAGE)
 }
 
 #[cfg(test)]

@@ -5,8 +5,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvError, TryRecvError};
+use std::thread::JoinHandle;
 use std::time::Instant;
 
+use redraft::arch::{Reading, Shape};
 use redraft::chat::{AnswerParser, Delta, ToolCall};
 use redraft::constrain::Constraint;
 use redraft::engine::{
@@ -20,9 +22,12 @@ use redraft::{Error, Model};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::Config;
+use crate::app::App;
 use crate::draft::Draft;
 use crate::error::ApiError;
 use crate::facts::Facts;
+use crate::fields::Drafts;
 use crate::metrics::Metrics;
 use crate::pool::{Pool, kv_bytes};
 use crate::scores::Score;
@@ -45,8 +50,8 @@ pub(crate) struct Work {
     /// How likely each token was is wanted, with so many of the most likely ones.
     pub(crate) logprobs: Option<usize>,
     pub(crate) stop: Vec<String>,
-    /// Drafts are wanted.
-    pub(crate) drafts: bool,
+    /// Whether drafts are wanted, and which.
+    pub(crate) drafts: Drafts,
     /// The answer is one of a chat, not a text that goes on.
     pub(crate) chat: bool,
     /// A text with one gap, which is the answer.
@@ -161,36 +166,46 @@ pub(crate) struct Worker {
     parallel: usize,
     waiting: VecDeque<Box<Job>>,
     running: Vec<Running>,
+    inbox: Receiver<Message>,
     interrupt: Arc<AtomicBool>,
 }
 
 impl Worker {
     pub(crate) fn new(
         model: Model,
-        facts: Arc<Facts>,
-        metrics: Arc<Metrics>,
-        (parallel, cache_bytes): (usize, usize),
+        app: &App,
+        inbox: Receiver<Message>,
         interrupt: Arc<AtomicBool>,
     ) -> Worker {
+        let Config { parallel, cache_bytes, .. } = app.config;
         let rows = model.shape().canvas_len.saturating_mul(2 * parallel);
         Worker {
             batch: Batch::new(rows, Some(Arc::clone(&interrupt))),
             pool: Pool::new(cache_bytes, 4 * parallel),
             model,
-            facts,
-            metrics,
+            facts: Arc::clone(&app.facts),
+            metrics: Arc::clone(&app.metrics),
             parallel,
             waiting: VecDeque::new(),
             running: Vec::new(),
+            inbox,
             interrupt,
         }
     }
 
+    /// Starts the thread, which drops `end` at its end, however that comes about.
+    pub(crate) fn spawn<E: Send + 'static>(self, end: E) -> std::io::Result<JoinHandle<()>> {
+        std::thread::Builder::new().name("model".into()).spawn(move || {
+            let _end = end;
+            self.run();
+        })
+    }
+
     /// Until the end is told and all is done.
-    pub(crate) fn run(mut self, inbox: &Receiver<Message>) {
+    fn run(mut self) {
         let mut ending = false;
         loop {
-            ending |= self.take_in(inbox);
+            ending |= self.take_in();
             self.drop_unwanted();
             self.admit();
             self.count();
@@ -214,15 +229,15 @@ impl Worker {
     }
 
     /// Takes what has come; waits where there is nothing to do. Whether the end was told.
-    fn take_in(&mut self, inbox: &Receiver<Message>) -> bool {
+    fn take_in(&mut self) -> bool {
         if self.running.is_empty() && self.waiting.is_empty() {
-            match inbox.recv() {
+            match self.inbox.recv() {
                 Ok(Message::Ask(job)) => self.waiting.push_back(job),
                 Ok(Message::End) | Err(RecvError) => return true,
             }
         }
         loop {
-            match inbox.try_recv() {
+            match self.inbox.try_recv() {
                 Ok(Message::Ask(job)) => self.waiting.push_back(job),
                 Ok(Message::End) | Err(TryRecvError::Disconnected) => return true,
                 Err(TryRecvError::Empty) => return false,
@@ -353,7 +368,7 @@ impl Worker {
             constraint: work.constraint.clone(),
             self_conditioning: true,
             cache: BlockCache::None,
-            full_logits: false,
+            full_logits: work.drafts == Drafts::Alternatives,
             interrupt: Some(Arc::clone(&self.interrupt)),
             prompt,
         })
@@ -373,7 +388,8 @@ impl Worker {
         let kv = usize::try_from(need.kv_bytes).unwrap_or(usize::MAX);
         let to_come = |r: &Running| r.kv_bytes.saturating_sub(kv_bytes(&self.model, r.held_tokens)) as u64;
         let to_come = self.running.iter().map(to_come).fold(0, u64::saturating_add);
-        let all = need.kv_bytes.saturating_add(need.buffer_bytes).saturating_add(to_come);
+        let raw = if request.full_logits { raw_logits_bytes(shape, answer) } else { 0 };
+        let all = [need.kv_bytes, need.buffer_bytes, raw, to_come].into_iter().fold(0, u64::saturating_add);
         loop {
             if available_memory().is_none_or(|free| all <= free) {
                 return Ok(Some(kv));
@@ -423,6 +439,12 @@ enum Refused {
     Error(Error),
 }
 
+/// Bytes of the raw logits of a canvas, in the backend and as they are shown, twice.
+fn raw_logits_bytes(shape: &Shape, answer: usize) -> u64 {
+    let rows = if shape.reading == Reading::Whole { answer } else { shape.canvas_len };
+    (rows as u64).saturating_mul(shape.vocab_len as u64).saturating_mul(4 + 2 * 8)
+}
+
 /// What follows a text that is complete.
 fn request_end(facts: &Facts) -> Option<u32> {
     facts.tokenizer.eos()
@@ -452,7 +474,7 @@ impl Running {
                 metrics.steps.inc();
                 self.accepted.push(step.decision.n_accepted());
                 let (job, limit) = (&self.job, self.max_tokens.saturating_sub(self.emitted));
-                if job.work.drafts && job.unread.load(Ordering::Relaxed) < DRAFTS {
+                if job.work.drafts != Drafts::None && job.unread.load(Ordering::Relaxed) < DRAFTS {
                     job.unread.fetch_add(1, Ordering::Relaxed);
                     let draft = Draft::new(step, &facts.tokenizer, &facts.end_ids, limit);
                     job.tell(Update::Draft(draft));
@@ -528,7 +550,8 @@ impl Running {
         let stop = writer.stop().map(str::to_owned);
         let answer = writer.answer;
         let finish = if finish == "stop" && !answer.tool_calls.is_empty() { "tool_calls" } else { finish };
-        let digests = done.filter(|_| !writer.stopped).map(|d| d.digests);
+        // That somebody looks at logits is not said of the answer.
+        let digests = done.filter(|_| !writer.stopped).map(|d| Digests { full: None, ..d.digests });
         job.tell(Update::Done(Box::new(Done {
             text: answer.text,
             reasoning: answer.reasoning,

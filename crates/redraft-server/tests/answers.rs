@@ -113,6 +113,61 @@ fn plain_and_streamed_answers_are_those_of_the_engine() {
 }
 
 #[test]
+fn alternatives_are_told_where_they_are_asked_for() {
+    fn masks() -> Model {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/oracle/models/dream-tiny.F16.gguf");
+        Model::open(file.as_ref(), &LoadOptions { threads: Some(1), ..LoadOptions::default() }).unwrap()
+    }
+    for open in [model as fn() -> Model, masks] {
+        let server = start_with(open(), Config::default());
+        let question = "Sort 14, 3, 27, 9 in ascending order.";
+        let asked = |options: Value| {
+            let more = json!({"max_tokens": 20, "seed": 2, "stream": true, "stream_options": options});
+            chat(server.address, &ask(question, more)).events()
+        };
+        let plain = asked(json!({"include_drafts": true}));
+        let events = asked(json!({"include_drafts": true, "include_alternatives": true}));
+        let (text, done, _) = alone(&mut open(), question, 20, 2);
+        for events in [&plain, &events] {
+            assert_eq!(content(events, 0), text);
+            assert_eq!(events.last().unwrap()["choices"][0]["diffusion"]["digest"], json!(done.digests));
+        }
+        let drafts = |events: &[Value]| -> Vec<Vec<Value>> {
+            let all = events.iter().filter_map(|e| e.get("diffusion"));
+            all.map(|d| d["positions"].as_array().unwrap().clone()).collect()
+        };
+        let (plain, drafts) = (drafts(&plain), drafts(&events));
+        assert_eq!(plain.len(), drafts.len());
+        let mut n = 0;
+        for (plain, told) in plain.iter().flatten().zip(drafts.iter().flatten()) {
+            let mut told = told.clone();
+            let alternatives = told.as_object_mut().unwrap().remove("alternatives");
+            assert_eq!(told, *plain, "nothing else is different");
+            // What is decided is not predicted any more.
+            let Some(all) = alternatives else {
+                assert_eq!(told["state"], "accepted");
+                continue;
+            };
+            n += 1;
+            let all = all.as_array().unwrap();
+            let p: Vec<f64> = all.iter().map(|a| a["p"].as_f64().unwrap()).collect();
+            assert!(
+                p.len() == 5 && p.is_sorted_by(|a, b| a >= b) && p[0] > 0.0 && p.iter().sum::<f64>() < 1.001
+            );
+            if told["state"] == "draft" {
+                // Bytes of one character stand together in the canvas, and alone among alternatives.
+                if !all[0]["text"].as_str().unwrap().starts_with('⟨') {
+                    assert_eq!(all[0]["text"], told["text"]);
+                }
+                // Less than a nat: one token has most of the probability.
+                assert!(p[0] > 0.36, "{told}: {p:?}");
+            }
+        }
+        assert!(n > 0);
+    }
+}
+
+#[test]
 fn sixteen_clients_get_the_answers_of_single_runs() {
     let server = start(Config { parallel: 5, ..Config::default() });
     let mut model = model();

@@ -6,9 +6,9 @@ mod common;
 
 use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::{Response, chat, connect, get, model, parse, post, raw, request, start};
+use common::{Response, chat, connect, get, metric, model, parse, post, raw, request, start, until};
 use redraft_server::{Config, Server, ServerError};
 use serde_json::{Value, json};
 
@@ -27,21 +27,6 @@ fn refused(response: &Response) -> (u16, String) {
     assert!(error["message"].as_str().is_some_and(|m| !m.is_empty()), "{body}");
     assert!(error["type"].is_string() && error.as_object().unwrap().len() == 4, "{body}");
     (response.status, error["param"].as_str().unwrap_or_default().to_owned())
-}
-
-fn metric(address: SocketAddr, name: &str) -> f64 {
-    let text = get(address, "/metrics");
-    let line = text.text().lines().find(|l| l.strip_prefix(name).is_some_and(|rest| rest.starts_with(' ')));
-    line.map_or(0.0, |l| l.rsplit(' ').next().unwrap().parse().unwrap())
-}
-
-/// Waits until a figure is what it should be.
-fn until(address: SocketAddr, name: &str, value: f64) {
-    let start = Instant::now();
-    while metric(address, name) != value {
-        assert!(start.elapsed() < Duration::from_secs(60), "{name} is {}", metric(address, name));
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 #[test]
@@ -93,6 +78,10 @@ fn fields_are_honoured_or_refused_by_name() {
         (hi(json!({"stream": "yes"})), "stream"),
         (hi(json!({"stream_options": {}})), "stream_options"),
         (hi(json!({"stream": true, "stream_options": {"x": 1}})), "stream_options.x"),
+        (
+            hi(json!({"stream": true, "stream_options": {"include_alternatives": true}})),
+            "stream_options.include_alternatives",
+        ),
         (hi(json!({"response_format": {"type": "xml"}})), "response_format.type"),
         (hi(json!({"response_format": {"type": "json_schema"}})), "response_format.json_schema"),
         (
@@ -216,7 +205,7 @@ fn keys_are_asked_for() {
     assert_eq!(refused(&with("/nothing", "")).0, 401);
     assert_eq!(refused(&chat(server.address, &hi(json!({})))).0, 401);
     assert_eq!(with("/v1/models", "authorization: Bearer k3y\r\n").status, 200);
-    for path in ["/", "/health", "/ready"] {
+    for path in ["/", "/page/page.js", "/health", "/ready"] {
         assert_eq!(with(path, "").status, 200, "{path}");
     }
 }

@@ -7,6 +7,7 @@ pub(crate) mod live;
 pub(crate) mod model;
 pub(crate) mod prompt;
 pub(crate) mod sampler;
+pub(crate) mod together;
 
 use std::ffi::OsString;
 
@@ -67,6 +68,7 @@ pub(crate) enum Command {
     Chat(Box<cmd::chat::Args>),
     Fill(Box<cmd::fill::Args>),
     Serve(Box<cmd::serve::Args>),
+    Batch(Box<cmd::batch::Args>),
     Inspect(cmd::inspect::Args),
     Doctor(cmd::doctor::Args),
     Tokenize(cmd::tokenize::TokenizeArgs),

@@ -1,6 +1,7 @@
 //! The commands, one file each: arguments whose help texts are the documentation, a function that computes a
 //! report, and the printing of it.
 
+pub(crate) mod batch;
 pub(crate) mod bench;
 pub(crate) mod chat;
 pub(crate) mod compare;

@@ -8,7 +8,8 @@ use redraft::compute::Precision;
 use redraft_server::{Config, Server, ServerError};
 use serde::Serialize;
 
-use crate::args::model::{ModelArgs, at_least_one};
+use crate::args::model::ModelArgs;
+use crate::args::together::TogetherArgs;
 use crate::exit::Exit;
 use crate::model::Loaded;
 use crate::out::Out;
@@ -42,10 +43,6 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 8080, env = "REDRAFT_PORT", help_heading = "Server")]
     port: u16,
 
-    /// Answers that are made together at most.
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = parallel, allow_negative_numbers = true, env = "REDRAFT_PARALLEL", help_heading = "Server")]
-    parallel: usize,
-
     /// Answers that wait for their turn at most; who comes then is told to try again (429).
     #[arg(long, value_name = "N", default_value_t = 64, env = "REDRAFT_MAX_QUEUE", help_heading = "Server")]
     max_queue: usize,
@@ -73,30 +70,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "S", default_value_t = 30, env = "REDRAFT_GRACE", help_heading = "Server")]
     grace: u32,
 
-    /// Bytes of keys and values that are kept for prompts that begin like earlier ones.
-    #[arg(
-        long,
-        value_name = "BYTES",
-        default_value_t = 1 << 30,
-        env = "REDRAFT_CACHE_BYTES",
-        help_heading = "Server"
-    )]
-    cache_bytes: usize,
-
-    /// Context length in tokens; prompt and whole canvases must fit [default: what the model was made for].
-    #[arg(short, long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, env = "REDRAFT_CTX", help_heading = "Server")]
-    ctx: Option<usize>,
+    #[command(flatten)]
+    together: TogetherArgs,
 
     #[command(flatten)]
     model: ModelArgs,
-}
-
-fn parallel(text: &str) -> Result<usize, String> {
-    const MOST: usize = 256;
-    match text.parse() {
-        Ok(n @ 1..=MOST) => Ok(n),
-        _ => Err(format!("expected a whole number in 1..={MOST}")),
-    }
 }
 
 /// The object of `serve --json`, once the server listens. Field names are part of the program's contract.
@@ -110,14 +88,14 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     let stop = interrupt::flag()?;
     let Loaded { model, .. } = model::open(&args.model, Precision::F32, &stop, out)?;
     let config = Config {
-        parallel: args.parallel,
+        parallel: args.together.parallel,
         max_queue: args.max_queue,
         api_key: args.api_key.clone(),
         open: args.no_auth,
         timeout: Duration::from_secs(args.timeout.into()),
         grace: Duration::from_secs(args.grace.into()),
-        cache_bytes: args.cache_bytes,
-        context_len: args.ctx,
+        cache_bytes: args.together.cache_bytes,
+        context_len: args.together.ctx,
         ..Config::default()
     };
     let open = !args.host.is_loopback() && args.api_key.is_none();
@@ -136,7 +114,7 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
         true => out.object(&Listening { url })?,
         false => out.text(&format!("listening on {url}\n"))?,
     }
-    out.note(&format!("{} at once, {} may wait", counted(args.parallel, "answer"), args.max_queue));
+    out.note(&format!("{} at once, {} may wait", counted(args.together.parallel, "answer"), args.max_queue));
     server.run(stop)?;
     Ok(Exit::Done)
 }

@@ -74,6 +74,37 @@ impl Count {
     }
 }
 
+/// Requests that are answered, of so many, with rate and time left; nothing when `shown` is false.
+pub(crate) struct Requests(ProgressBar);
+
+impl Requests {
+    /// `done` were answered before.
+    pub(crate) fn new(total: usize, done: usize, shown: bool) -> Requests {
+        let bar = ProgressBar::with_draw_target(Some(total as u64), ProgressDrawTarget::stderr_with_hz(4));
+        if !shown {
+            bar.set_draw_target(ProgressDrawTarget::hidden());
+        }
+        if let Ok(style) =
+            ProgressStyle::with_template("[{bar:30}] {pos}/{len} requests, {per_sec}, {eta} left")
+        {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        bar.set_position(done as u64);
+        bar.reset_eta();
+        Requests(bar)
+    }
+
+    /// So many are answered.
+    pub(crate) fn set(&self, done: usize) {
+        self.0.set_position(done as u64);
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn finish(self) {
+        self.0.finish_and_clear();
+    }
+}
+
 /// Bytes in the largest binary unit that leaves a number of at least 1.
 pub(crate) fn human_bytes(n: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];

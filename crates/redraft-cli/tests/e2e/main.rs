@@ -1,5 +1,6 @@
 //! The program as its users see it: the built binary on tiny models.
 
+mod batch;
 mod bench;
 mod chat;
 #[path = "../../../redraft/tests/convert/checkpoint.rs"]

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redraft::{LoadOptions, Model};
 use redraft_server::{Config, Server, ServerError};
@@ -162,4 +162,20 @@ pub(crate) fn post(address: SocketAddr, path: &str, body: &Value) -> Response {
 
 pub(crate) fn chat(address: SocketAddr, body: &Value) -> Response {
     post(address, "/v1/chat/completions", body)
+}
+
+/// A figure of the server; 0 where it has none of that name.
+pub(crate) fn metric(address: SocketAddr, name: &str) -> f64 {
+    let text = get(address, "/metrics");
+    let line = text.text().lines().find(|l| l.strip_prefix(name).is_some_and(|rest| rest.starts_with(' ')));
+    line.map_or(0.0, |l| l.rsplit(' ').next().unwrap().parse().unwrap())
+}
+
+/// Waits until a figure is what it should be.
+pub(crate) fn until(address: SocketAddr, name: &str, value: f64) {
+    let start = Instant::now();
+    while metric(address, name) != value {
+        assert!(start.elapsed() < Duration::from_secs(60), "{name} is {}", metric(address, name));
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
