@@ -33,6 +33,7 @@ mod models;
 mod openai;
 mod pool;
 mod reply;
+mod responses;
 mod routes;
 mod scores;
 mod serve;

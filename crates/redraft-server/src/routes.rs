@@ -17,7 +17,7 @@ use crate::app::App;
 use crate::error::ApiError;
 use crate::metrics::Answered;
 use crate::reply::Shared;
-use crate::{chat, completions, messages, models};
+use crate::{chat, completions, messages, models, responses};
 
 /// The page.
 const PAGE: &str = include_str!("page/index.html");
@@ -35,7 +35,7 @@ const MESSAGES: &str = "/v1/messages";
 const PUBLIC: [&str; 3] = ["/", "/health", "/ready"];
 
 /// All paths of the server.
-pub(crate) const PATHS: [(&str, &str); 11] = [
+pub(crate) const PATHS: [(&str, &str); 12] = [
     ("/", "get"),
     ("/health", "get"),
     ("/ready", "get"),
@@ -47,6 +47,7 @@ pub(crate) const PATHS: [(&str, &str); 11] = [
     ("/v1/completions", "post"),
     ("/v1/messages", "post"),
     ("/v1/messages/count_tokens", "post"),
+    ("/v1/responses", "post"),
 ];
 
 pub(crate) fn router(app: &Arc<App>) -> Router {
@@ -61,6 +62,7 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
             "/v1/models" => get(async |State(app): Shared| Json(models::list(&app))),
             "/v1/models/{*id}" => get(model),
             "/v1/chat/completions" => post(api(chat::answer)),
+            "/v1/responses" => post(api(responses::answer)),
             "/v1/messages" => post(api(messages::answer)),
             "/v1/messages/count_tokens" => post(api(messages::count)),
             _ => post(api(completions::answer)),
