@@ -211,8 +211,8 @@ fn add(messages: &mut Vec<Message>, mut item: Fields) -> Result<(), ApiError> {
         }
         Some("function_call_output") => {
             let id = item.string("call_id")?.ok_or_else(|| item.error("call_id", "expected a string"))?;
-            let calls = messages.iter().filter_map(|m| m.tool_calls.as_ref()?.as_array()).flatten();
-            let called = calls.filter(|c| c["id"] == id.as_str()).last();
+            let mut calls = messages.iter().filter_map(|m| m.tool_calls.as_ref()?.as_array()).flatten();
+            let called = calls.rfind(|c| c["id"] == id.as_str());
             let name = called.and_then(|c| c["function"]["name"].as_str()).map(str::to_owned);
             let name = name.ok_or_else(|| item.error("call_id", "no function_call before it has this id"))?;
             let output = item.string("output")?.ok_or_else(|| item.error("output", "expected a string"))?;

@@ -18,8 +18,8 @@ fn tools() -> Value {
 }
 
 fn ask(more: Value) -> Value {
-    let mut body =
-        json!({"messages": [{"role": "user", "content": "Hi"}], "tools": tools(), "max_tokens": 80});
+    let mut body = json!({"messages": [{"role": "user", "content": "Hi"}], "tools": tools(), "max_tokens": 80,
+        "diffusion": {"steps": 4}});
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     body
 }
