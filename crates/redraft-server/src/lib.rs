@@ -37,6 +37,7 @@ mod openai;
 mod page;
 mod pool;
 mod reply;
+mod responses;
 mod routes;
 mod scores;
 mod serve;

@@ -79,6 +79,7 @@ fn read(body: Value, facts: &Facts, answers: bool) -> Result<(Conversation, bool
         return Err(fields.error("messages", message));
     }
     let thinking = thinking(&mut fields)?;
+    cached(&mut fields)?;
     let (mut max_tokens, mut stream) = (None, false);
     if answers {
         max_tokens = fields.count("max_tokens", usize::MAX)?;
@@ -379,7 +380,7 @@ impl Messages {
 }
 
 impl Form for Messages {
-    fn whole(&self, all: &[Box<Done>]) -> Value {
+    fn whole(&mut self, all: &[Box<Done>]) -> Value {
         let Some(done) = all.first() else { return Value::Null };
         let mut content = Vec::new();
         if !done.reasoning.is_empty() {

@@ -89,7 +89,7 @@ impl OpenAi {
 }
 
 impl Form for OpenAi {
-    fn whole(&self, all: &[Box<Done>]) -> Value {
+    fn whole(&mut self, all: &[Box<Done>]) -> Value {
         let choices = all.iter().enumerate().map(|(i, done)| self.choice(i, done));
         let mut body = self.base.clone();
         body.insert("choices".into(), choices.collect());

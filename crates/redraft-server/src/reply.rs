@@ -32,7 +32,7 @@ const EVENTS: usize = 16;
 /// How an API tells answers. Events of a stream are bytes, as many as there is something to tell.
 pub(crate) trait Form: Send + 'static {
     /// Answers that are complete.
-    fn whole(&self, all: &[Box<Done>]) -> Value;
+    fn whole(&mut self, all: &[Box<Done>]) -> Value;
 
     /// The start of a stream of `n` answers.
     fn begin(&mut self, n: usize) -> Vec<Bytes>;
@@ -69,7 +69,11 @@ pub(crate) trait Form: Send + 'static {
 ///
 /// # Errors
 /// One of them failed; in a stream that is an event.
-pub(crate) async fn send(form: impl Form, mut answers: Answers, stream: bool) -> Result<Response, ApiError> {
+pub(crate) async fn send(
+    mut form: impl Form,
+    mut answers: Answers,
+    stream: bool,
+) -> Result<Response, ApiError> {
     if stream {
         return Ok(events(form, answers));
     }

@@ -17,7 +17,7 @@ use crate::app::App;
 use crate::error::ApiError;
 use crate::metrics::Answered;
 use crate::reply::Shared;
-use crate::{chat, completions, messages, models, page};
+use crate::{chat, completions, messages, models, page, responses};
 
 /// The API in the form of OpenAPI 3.1.
 pub(crate) const OPENAPI: &str = include_str!("openapi.json");
@@ -32,7 +32,7 @@ const MESSAGES: &str = "/v1/messages";
 const PUBLIC: [&str; 2] = ["/health", "/ready"];
 
 /// All paths of the server.
-pub(crate) const PATHS: [(&str, &str); 11] = [
+pub(crate) const PATHS: [(&str, &str); 12] = [
     ("/", "get"),
     ("/health", "get"),
     ("/ready", "get"),
@@ -44,6 +44,7 @@ pub(crate) const PATHS: [(&str, &str); 11] = [
     ("/v1/completions", "post"),
     ("/v1/messages", "post"),
     ("/v1/messages/count_tokens", "post"),
+    ("/v1/responses", "post"),
 ];
 
 pub(crate) fn router(app: &Arc<App>) -> Router {
@@ -57,6 +58,7 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
             "/v1/models" => get(async |State(app): Shared| Json(models::list(&app))),
             "/v1/models/{*id}" => get(model),
             "/v1/chat/completions" => post(api(chat::answer)),
+            "/v1/responses" => post(api(responses::answer)),
             "/v1/messages" => post(api(messages::answer)),
             "/v1/messages/count_tokens" => post(api(messages::count)),
             _ => post(api(completions::answer)),

@@ -100,7 +100,10 @@ fn messages_are_answered_as_chats_are() {
     let blocks = json!({"system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}], "seed": 7});
     let got = send(
         address,
-        &ask(question, json!({"system": "Be brief.", "seed": 7, "metadata": {"user_id": "x"}})),
+        &ask(
+            question,
+            json!({"system": "Be brief.", "seed": 7, "cache_control": {"type": "ephemeral"}, "metadata": {"user_id": "x"}}),
+        ),
     );
     assert_eq!(got["content"], json!([{"type": "text", "text": text}]));
     assert_eq!((&got["type"], &got["role"]), (&json!("message"), &json!("assistant")));

@@ -16,7 +16,7 @@ use crate::out::Out;
 use crate::ui::progress::counted;
 use crate::{interrupt, model};
 
-/// Serve a model over HTTP, in the form of OpenAI's API.
+/// Serve a model over HTTP, in the form of OpenAI's API and of Anthropic's.
 ///
 /// Several answers are made together, and each is the one that `redraft run` gives for the same seed. The paths and
 /// fields are described in docs/server.md and at /openapi.json; / is a page for people. Ctrl-C lets running answers end

@@ -1,19 +1,21 @@
 //! Calls of tools as a language.
 //!
-//! A call is written as the reader of answers reads it ([`OutputFormat`]): between two control tokens, with the arguments as JSON.
+//! A call is written as the reader of answers reads it ([`OutputFormat`]): between two control tokens, with strings between two others.
 //! The control tokens are bytes that are in no text: UTF-8 has none above 0xf7.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::automaton::Node;
+use super::json::Style;
 use super::{ConstrainError, schema};
 use crate::chat::{CallForm, FORMATS, OutputFormat};
 use crate::tokenizer::Tokenizer;
 
-/// The bytes that stand for the markers around a call.
+/// The bytes that stand for the markers around a call, and around a string.
 const OPEN: u8 = 0xf8;
 const CLOSE: u8 = 0xf9;
+const QUOTE: u8 = 0xfa;
 
 /// Calls of some tools.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -71,7 +73,7 @@ impl Function {
                 return Err(wrong(format!("parameters of {name:?}: expected a schema of the type object")));
             }
         };
-        let arguments = schema::language(schema).map_err(|e| match e {
+        let arguments = schema::language_in(schema, Style::Bare(QUOTE)).map_err(|e| match e {
             ConstrainError::Schema { path, problem } => {
                 wrong(format!("parameters of {name:?}, {path}: {problem}"))
             }
@@ -82,11 +84,12 @@ impl Function {
     }
 }
 
-/// The tokens that are text, and the markers around a call.
+/// The tokens that are text, and the markers of a call.
 pub(super) fn with_markers(tokenizer: &Tokenizer) -> impl Iterator<Item = (u32, Vec<u8>)> {
     let form = OutputFormat::of(tokenizer).map(|f| &f.call);
-    let markers = form.map_or([None, None], |f| {
-        [(f.open, OPEN), (f.close, CLOSE)].map(|(name, byte)| Some((tokenizer.token_id(name)?, vec![byte])))
+    let markers = form.map_or([None, None, None], |f| {
+        [(f.open, OPEN), (f.close, CLOSE), (f.quote, QUOTE)]
+            .map(|(name, byte)| Some((tokenizer.token_id(name)?, vec![byte])))
     });
     let markers: Vec<(u32, Vec<u8>)> = markers.into_iter().flatten().collect();
     let ids: Vec<u32> = markers.iter().map(|(id, _)| *id).collect();
@@ -121,6 +124,7 @@ mod tests {
                 .flat_map(|c| match c {
                     '<' => vec![OPEN],
                     '>' => vec![CLOSE],
+                    '\'' => vec![QUOTE],
                     c => c.to_string().into_bytes(),
                 })
                 .collect()
@@ -128,9 +132,9 @@ mod tests {
         let several = Automaton::new(&calls(&functions, true).node().unwrap()).unwrap();
         let one = Automaton::new(&calls(&functions, false).node().unwrap()).unwrap();
         for (call, n) in [
-            (r#"<call:weather{"city":"Oslo \"\n}"}>"#, 1),
-            (r#"<call:weather{"city": "", "days": -3}><call:now{}>"#, 2),
-            (r#"<call:now{"a": [1.5e3, {"b": null}]}>"#, 1),
+            ("<call:weather{city:'Oslo \"\n}\\'}>", 1),
+            ("<call:weather{city:'', days: -3}><call:now{}>", 2),
+            ("<call:now{a: [1.5e3, {b: null}],c_2:{d:'x'}}>", 1),
         ] {
             assert!(several.contains(&text(call)), "{call}");
             assert_eq!(one.contains(&text(call)), n == 1, "{call}");
@@ -140,6 +144,7 @@ mod tests {
                 .map(|c| match c {
                     '<' => format.call.open.to_owned(),
                     '>' => format.call.close.to_owned(),
+                    '\'' => format.call.quote.to_owned(),
                     c => c.to_string(),
                 })
                 .collect();
@@ -153,12 +158,38 @@ mod tests {
             "",
             "<call:now{}",
             "<call:weather{}>",
-            r#"<call:weather{"city":5}>"#,
+            "<call:weather{city:5}>",
+            r#"<call:weather{"city":"x"}>"#,
             "x<call:now{}>",
             "<call:f{}>",
         ] {
             assert!(!several.contains(&text(other)), "{other}");
         }
+    }
+
+    #[test]
+    fn strings_and_names_are_written_without_escapes() {
+        let schema = json!({"type": "object", "properties": {"a b": {"enum": ["x\"y", 1, ["z"]]}, "c:d": {"type": "string", "pattern": "^n.\\\\$"},
+            "e": {"type": ["string", "null"], "const": "q"}}, "required": ["a b", "c:d", "e"]});
+        let node = calls(&[("f", Some(schema))], false).node().unwrap();
+        let automaton = Automaton::new(&node).unwrap();
+        let bytes = |s: &str| -> Vec<u8> {
+            let byte = |c| match c {
+                '<' => vec![OPEN],
+                '>' => vec![CLOSE],
+                '\'' => vec![QUOTE],
+                c => String::from(c).into_bytes(),
+            };
+            s.chars().flat_map(byte).collect()
+        };
+        for value in ["'x\"y'", "1", "['z']"] {
+            assert!(
+                automaton.contains(&bytes(&format!("<call:f{{a b:{value},'c:d':'n\"\\',e:'q'}}>"))),
+                "{value}"
+            );
+        }
+        assert!(!automaton.contains(&bytes("<call:f{a b:1,c:d:'n.\\',e:'q'}>")));
+        assert!(!automaton.contains(&bytes("<call:f{a b:1,'c:d':'n.\\',e:null}>")));
     }
 
     #[test]

@@ -400,7 +400,7 @@ mod tests {
     use proptest::test_runner::TestRunner;
 
     use super::super::automaton::Automaton;
-    use super::super::regex::inside_json;
+    use super::super::regex::inside;
     use super::*;
 
     /// Whether a string is valid under a pattern; an error is that the pattern is refused.
@@ -411,7 +411,7 @@ mod tests {
 
     #[track_caller]
     fn check(pattern: &str, within: &[&str], without: &[&str]) {
-        let a = Automaton::new(&inside_json(pattern).unwrap_or_else(|e| panic!("{pattern}: {e}"))).unwrap();
+        let a = Automaton::new(&inside(pattern, true).unwrap_or_else(|e| panic!("{pattern}: {e}"))).unwrap();
         within.iter().for_each(|t| assert!(matches(&a, t), "{pattern}: {t:?} is in"));
         without.iter().for_each(|t| assert!(!matches(&a, t), "{pattern}: {t:?} is not in"));
     }
@@ -485,7 +485,7 @@ mod tests {
             ("a\\", "ends in a backslash"),
             (r"a\b", "at the start and the end"),
         ] {
-            let e = inside_json(pattern).map(|_| ()).expect_err(pattern).to_string();
+            let e = inside(pattern, true).map(|_| ()).expect_err(pattern).to_string();
             assert!(e.contains(what), "{pattern}: {e}");
         }
         let deep = |n| "(".repeat(n) + &")".repeat(n);
@@ -596,7 +596,7 @@ mod tests {
                 pattern =
                     format!("{}(?:{pattern}){}", if start { "^" } else { "" }, if end { "$" } else { "" });
             }
-            let (Some(theirs), Ok(ours)) = (engine(&pattern), inside_json(&pattern)) else { return Ok(()) };
+            let (Some(theirs), Ok(ours)) = (engine(&pattern), inside(&pattern, true)) else { return Ok(()) };
             // A language without texts has no automaton.
             let automaton = Automaton::new(&ours).ok();
             for text in texts.iter().map(|t| t.concat()) {

@@ -6,7 +6,16 @@
 use serde_json::Value;
 
 use super::automaton::Node;
-use super::regex::json_character;
+use super::regex::{json_character, plain_character};
+
+/// How strings and names are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Style {
+    /// As JSON has it.
+    Json,
+    /// Strings between two of these bytes, which are in no text, without escapes; names as they are where that can be read.
+    Bare(u8),
+}
 
 /// Digits of an integer at most: all such integers are exact in a double.
 pub(super) const DIGITS: u32 = 15;
@@ -25,13 +34,18 @@ pub(super) fn member(name: Node, value: Node) -> Node {
 }
 
 /// A string whose inside is `inside`.
-pub(super) fn quoted(inside: Node) -> Node {
-    Node::cat([Node::text("\""), inside, Node::text("\"")])
+pub(super) fn quoted(inside: Node, style: Style) -> Node {
+    let quote = || match style {
+        Style::Json => Node::text("\""),
+        Style::Bare(quote) => Node::bytes(&[quote]),
+    };
+    Node::cat([quote(), inside, quote()])
 }
 
 /// Any string of so many characters.
-pub(super) fn string(min: u32, max: Option<u32>) -> Node {
-    quoted(json_character().repeat(min, max))
+pub(super) fn string(min: u32, max: Option<u32>, style: Style) -> Node {
+    let character = if style == Style::Json { json_character() } else { plain_character() };
+    quoted(character.repeat(min, max), style)
 }
 
 /// `true` or `false`.
@@ -44,9 +58,17 @@ pub(super) fn array(item: Node, min: u32, max: Option<u32>) -> Node {
     Node::cat([Node::text("["), item.list(comma(), min, max), Node::text("]")])
 }
 
-/// An object of any names.
-pub(super) fn map(value: Node) -> Node {
-    let member = member(string(0, None), value);
+/// An object of any names; those that are not quoted are words.
+pub(super) fn map(value: Node, style: Style) -> Node {
+    let letter = || [Node::Byte(b'a', b'z'), Node::Byte(b'A', b'Z'), Node::Byte(b'_', b'_')];
+    let name = match style {
+        Style::Json => string(0, None, style),
+        Style::Bare(_) => {
+            let more = letter().into_iter().chain([Node::Byte(b'0', b'9'), Node::Byte(b'-', b'-')]);
+            Node::cat([Node::alt(letter()), Node::alt(more.collect::<Vec<_>>()).repeat(0, None)])
+        }
+    };
+    let member = member(name, value);
     Node::cat([Node::text("{"), member.list(comma(), 0, None), Node::text("}")])
 }
 
@@ -142,14 +164,15 @@ pub(super) fn between(lo: Bound, hi: Bound) -> Node {
 }
 
 /// Any value of at most `depth` lists and objects in one another.
-pub(super) fn any(depth: u32) -> Node {
-    let plain = Node::alt([string(0, None), number(), boolean(), Node::text("null")]);
-    (0..depth)
-        .fold(plain.clone(), |inner, _| Node::alt([plain.clone(), array(inner.clone(), 0, None), map(inner)]))
+pub(super) fn any(depth: u32, style: Style) -> Node {
+    let plain = Node::alt([string(0, None, style), number(), boolean(), Node::text("null")]);
+    (0..depth).fold(plain.clone(), |inner, _| {
+        Node::alt([plain.clone(), array(inner.clone(), 0, None), map(inner, style)])
+    })
 }
 
 /// Exactly this value.
-pub(super) fn value(v: &Value) -> Node {
+pub(super) fn value(v: &Value, style: Style) -> Node {
     let list = |open: &str, parts: Vec<Node>, close: &str| {
         let mut all = vec![Node::text(open)];
         for (i, part) in parts.into_iter().enumerate() {
@@ -160,18 +183,26 @@ pub(super) fn value(v: &Value) -> Node {
         Node::cat(all)
     };
     match v {
-        Value::Array(items) => list("[", items.iter().map(value).collect(), "]"),
+        Value::Array(items) => list("[", items.iter().map(|v| value(v, style)).collect(), "]"),
         Value::Object(members) => {
-            let one = |(name, v): (&String, &Value)| member(name_of(name), value(v));
+            let one = |(name, v): (&String, &Value)| member(name_of(name, style), value(v, style));
             list("{", members.iter().map(one).collect(), "}")
         }
+        Value::String(text) if style != Style::Json => quoted(Node::text(text), style),
         plain => Node::text(&plain.to_string()),
     }
 }
 
 /// A name of an object.
-pub(super) fn name_of(name: &str) -> Node {
-    Node::text(&Value::from(name).to_string())
+pub(super) fn name_of(name: &str, style: Style) -> Node {
+    let special = |c: char| "{}[],:\"".contains(c) || c.is_control();
+    match style {
+        Style::Json => Node::text(&Value::from(name).to_string()),
+        Style::Bare(_) if name.is_empty() || name.trim() != name || name.contains(special) => {
+            quoted(Node::text(name), style)
+        }
+        Style::Bare(_) => Node::text(name),
+    }
 }
 
 #[cfg(test)]
@@ -236,7 +267,7 @@ mod tests {
 
     #[test]
     fn values_of_all_kinds() {
-        let a = Automaton::new(&any(2)).unwrap();
+        let a = Automaton::new(&any(2, Style::Json)).unwrap();
         for text in [
             "null",
             "true",
@@ -259,7 +290,7 @@ mod tests {
             assert!(!a.contains(text.as_bytes()), "{text}");
         }
         let v = serde_json::json!({"a": [1, "x\u{1}"], "b": null});
-        let exactly = Automaton::new(&value(&v)).unwrap();
+        let exactly = Automaton::new(&value(&v, Style::Json)).unwrap();
         assert!(exactly.contains(v.to_string().as_bytes()));
         assert!(
             exactly.contains(b"{\"a\": [1, \"x\\u0001\"], \"b\": null}") && !exactly.contains(b"{\"a\":[1]}")

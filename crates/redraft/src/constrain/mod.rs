@@ -33,6 +33,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use self::automaton::{Automaton, Node};
+use self::json::Style;
 use self::paths::{Paths, allowed};
 use self::tokens::{NOWHERE, TokenAutomaton};
 
@@ -75,7 +76,7 @@ impl Language {
     fn node(&self) -> Result<Node, ConstrainError> {
         match self {
             Language::JsonSchema(schema) => schema::language(schema),
-            Language::JsonObject => Ok(json::map(json::any(schema::DEPTH))),
+            Language::JsonObject => Ok(json::map(json::any(schema::DEPTH, Style::Json), Style::Json)),
             Language::Regex(pattern) => regex::whole(pattern),
             Language::ToolCalls(calls) => calls.node(),
             Language::Choices(texts) => match texts.len() {

@@ -46,16 +46,25 @@ pub(super) fn whole(pattern: &str) -> Result<Node, ConstrainError> {
     anchored(&hir, pattern, Writing::Plain, &Node::empty())
 }
 
-/// The insides of JSON strings in which an expression matches somewhere, as `pattern` of a schema asks.
+/// The insides of strings in which an expression matches somewhere, as `pattern` of a schema asks: of JSON, or without escapes.
 ///
 /// # Errors
 /// As [`whole`].
-pub(super) fn inside_json(pattern: &str) -> Result<Node, ConstrainError> {
+pub(super) fn inside(pattern: &str, escapes: bool) -> Result<Node, ConstrainError> {
     check_len(pattern)?;
     let hir =
         ecma::parse(pattern).map_err(|problem| ConstrainError::Regex { pattern: pattern.into(), problem })?;
-    let any = json_character().repeat(0, None);
-    anchored(&hir, pattern, Writing::Json, &any)
+    let (any, writing) = match escapes {
+        true => (json_character(), Writing::Json),
+        false => (plain_character(), Writing::Plain),
+    };
+    anchored(&hir, pattern, writing, &any.repeat(0, None))
+}
+
+/// A character of a string without escapes: no control character but ends of lines and tabs.
+pub(super) fn plain_character() -> Node {
+    let ranges = [('\t', '\n'), (' ', char::MAX)].map(|(a, b)| ClassUnicodeRange::new(a, b));
+    class(&ClassUnicode::new(ranges), Writing::Plain)
 }
 
 /// A character of a JSON string: as itself, or after a backslash. `\u` and `\/` are not needed, and no character needs them
@@ -217,7 +226,7 @@ mod tests {
 
     #[test]
     fn patterns_of_schemas_look_inside_strings() {
-        let re = |pattern: &str| inside_json(pattern).unwrap();
+        let re = |pattern: &str| inside(pattern, true).unwrap();
         check(re("b+"), &["b", "abbc", r#"\"b\n"#], &["", "a", "\"b", "b\n", r"b\x"]);
         check(re("^b+$"), &["b", "bb"], &["ab", "bc"]);
         check(re("^b|c$"), &["bx", "xc", "b"], &["xb", "cx"]);

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::ConstrainError;
 use super::automaton::{Automaton, Node};
-use super::json::{self, Bound, DIGITS, LARGEST};
+use super::json::{self, Bound, DIGITS, LARGEST, Style};
 use super::regex;
 
 /// Lists and objects in one another of a value that a schema says nothing of, and how often a reference goes through itself.
@@ -78,11 +78,19 @@ const DATE: &str =
     r"^\d{4}-(02-(0[1-9]|1\d|2[0-8])|(0[469]|11)-(0[1-9]|[12]\d|30)|(0[13578]|1[02])-(0[1-9]|[12]\d|3[01]))$";
 const TIME: &str = r"^([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$";
 
-/// The language of a schema.
+/// The language of a schema, in JSON.
 ///
 /// # Errors
 /// [`ConstrainError::Schema`] with the path and the keyword of what is not supported or wrong; [`ConstrainError::TooLarge`].
 pub(super) fn language(schema: &Value) -> Result<Node, ConstrainError> {
+    language_in(schema, Style::Json)
+}
+
+/// The language of a schema, in a style.
+///
+/// # Errors
+/// As [`language`].
+pub(super) fn language_in(schema: &Value, style: Style) -> Result<Node, ConstrainError> {
     let bytes = schema.to_string().len();
     if bytes > MAX_BYTES {
         return Err(ConstrainError::TooLarge {
@@ -91,9 +99,22 @@ pub(super) fn language(schema: &Value) -> Result<Node, ConstrainError> {
             limit: MAX_BYTES,
         });
     }
-    let any = [DEPTH - 1, DEPTH].map(json::any);
-    Reader { root: schema, path: Vec::new(), references: Vec::new(), schemas: 0, parts: 0, work: 0, any }
-        .schema(schema)
+    Reader {
+        root: schema,
+        path: Vec::new(),
+        references: Vec::new(),
+        schemas: 0,
+        parts: 0,
+        work: 0,
+        style,
+        any: any_in(style),
+    }
+    .schema(schema)
+}
+
+/// Any value of at most `DEPTH - 1` and `DEPTH` levels.
+fn any_in(style: Style) -> [Node; 2] {
+    [DEPTH - 1, DEPTH].map(|depth| json::any(depth, style))
 }
 
 struct Reader<'a> {
@@ -106,6 +127,7 @@ struct Reader<'a> {
     /// Parts of values and expressions so far, and steps that were taken to see which values of `enum` fit.
     parts: usize,
     work: usize,
+    style: Style,
     /// Any value of at most `DEPTH - 1` and `DEPTH` levels, which all places share.
     any: [Node; 2],
 }
@@ -278,6 +300,11 @@ impl<'a> Reader<'a> {
         let types = if of.contains_key("type") { self.types(of)? } else { Vec::new() };
         let typed = of.keys().any(|k| TYPES.iter().any(|(_, keywords)| keywords.contains(&k.as_str())));
         let mut rest = Vec::new();
+        // Values are compared as JSON.
+        let own = (self.style != Style::Json).then(|| (self.style, self.any.clone()));
+        if own.is_some() {
+            (self.style, self.any) = (Style::Json, any_in(Style::Json));
+        }
         if typed {
             let bytes = listed.iter().map(|v| v.to_string().len()).sum::<usize>();
             let all = if types.is_empty() { self.types(of)? } else { types.clone() };
@@ -291,6 +318,9 @@ impl<'a> Reader<'a> {
                 };
                 rest.push((t, automaton));
             }
+        }
+        if let Some(own) = own {
+            (self.style, self.any) = own;
         }
         let fits = |v: &&Value| {
             let is = |t: &str| match t {
@@ -307,7 +337,8 @@ impl<'a> Reader<'a> {
             }
             (types.is_empty() || types.iter().any(|t| is(t))) && !rest.iter().any(of_rest)
         };
-        let fitting: Vec<Node> = listed.into_iter().filter(fits).map(json::value).collect();
+        let fitting: Vec<Node> =
+            listed.into_iter().filter(fits).map(|v| json::value(v, self.style)).collect();
         if fitting.is_empty() {
             return Err(self.problem("no value of \"enum\" or \"const\" fits the other keywords"));
         }
@@ -366,7 +397,8 @@ impl<'a> Reader<'a> {
                 self.problem("\"pattern\", \"format\" and lengths beside each other are not supported")
             );
         }
-        let inside = |pattern: &str| Ok(json::quoted(regex::inside_json(pattern)?));
+        let style = self.style;
+        let inside = |pattern: &str| Ok(json::quoted(regex::inside(pattern, style == Style::Json)?, style));
         let node = match (pattern, format) {
             (Some(pattern), _) => inside(pattern).map_err(|e: ConstrainError| self.problem(e.to_string()))?,
             (_, Some("date-time")) => {
@@ -383,7 +415,7 @@ impl<'a> Reader<'a> {
                     );
                 }
             },
-            _ => return Ok(json::string(min.unwrap_or(0), max)),
+            _ => return Ok(json::string(min.unwrap_or(0), max, style)),
         };
         self.counted(node)
     }
@@ -510,17 +542,20 @@ impl<'a> Reader<'a> {
         if let Some(schema) = of.get("additionalProperties") {
             let value = self.at("additionalProperties", |r| r.schema(schema))?;
             if properties.is_empty() {
-                return Ok(json::map(value));
+                return Ok(json::map(value, self.style));
             }
             // Other names are left out, but what is not supported in their schema is said.
         }
         if of.get("properties").is_none() {
-            return Ok(json::map(self.any[0].clone()));
+            return Ok(json::map(self.any[0].clone(), self.style));
         }
         let mut members = Vec::new();
         for (name, schema) in properties_of(of) {
             let value = self.at("properties", |r| r.at(name, |r| r.schema(schema)))?;
-            members.push((json::member(json::name_of(name), value), required.contains(&name.as_str())));
+            members.push((
+                json::member(json::name_of(name, self.style), value),
+                required.contains(&name.as_str()),
+            ));
         }
         self.check_members(members.len())?;
         let after = |(member, required): &(Node, bool)| {

@@ -24,6 +24,7 @@ pub(super) const SPEC: OutputFormat = OutputFormat {
         open: CALL,
         before_name: arguments::BEFORE_NAME,
         close: CALL_END,
+        quote: QUOTE,
         is_name: arguments::is_name,
     },
     // The opening of a thought stands first.

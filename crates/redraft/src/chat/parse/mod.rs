@@ -109,11 +109,13 @@ pub struct OutputFormat {
     create: fn() -> Box<dyn Machine>,
 }
 
-/// How a call of a tool is written: a marker, a word, the tool's name, its arguments as a JSON object, a marker.
+/// How a call of a tool is written: a marker, a word, the tool's name, its arguments as a JSON object but for strings, which stand
+/// between two markers without escapes, and names, which stand bare; a marker.
 pub(crate) struct CallForm {
     pub(crate) open: &'static str,
     pub(crate) before_name: &'static str,
     pub(crate) close: &'static str,
+    pub(crate) quote: &'static str,
     /// Whether a tool can have a name.
     pub(crate) is_name: fn(&str) -> bool,
 }
