@@ -40,6 +40,7 @@ fn mistakes_of_another_program_are_named_from_its_logits() {
             Verdict::Rounding { .. } => "rounding".to_string(),
             Verdict::Fault(mistake) => mistake.fault.clone(),
             Verdict::Unexplained { .. } => "unexplained".to_string(),
+            Verdict::Undecided { .. } => "undecided".to_string(),
         };
         assert_eq!(
             name,
@@ -113,4 +114,74 @@ fn a_mistake_whose_numbers_overflow_is_not_theirs() {
     let tried: Vec<&str> = found.tried.iter().map(|t| t.fault.as_str()).collect();
     assert!(tried.contains(&"norm-missing:attn_norm.weight"), "{tried:?}");
     assert!(!tried.contains(&"norm-missing:ffn_norm.weight"), "{tried:?}");
+}
+
+/// A factor that is wrong after the first layer's attention, in f32: a cache of 8 bits would have moved that attention.
+#[test]
+fn what_a_cache_rounds_does_not_excuse_what_comes_after_exact_attention() {
+    let whole = common::expand("dg-tiny.BF16.gguf", DType::F32);
+    let name = "blk.0.ffn_norm.weight";
+    let norm = whole.tensors().iter().find(|t| t.name == name).unwrap();
+    let start = whole.files()[0].data_offset as usize + norm.offset as usize;
+    let mut bytes = whole.bytes().to_vec();
+    for x in bytes[start..start + 4 * norm.n_elements() as usize].as_chunks_mut::<4>().0 {
+        *x = (f32::from_le_bytes(*x) * 1.003).to_le_bytes();
+    }
+    let wrong = Gguf::from_bytes(bytes.into()).unwrap();
+    let mut golden = TraceFile::open(&testdata("oracle/cases/dg-tiny.BF16.decode-sc.safetensors")).unwrap();
+    golden.tensors.retain(|name, _| !name.starts_with("logits_"));
+    let mut theirs =
+        like(&mut Model::from_gguf(wrong, &LoadOptions::default()).unwrap(), &golden, None).unwrap();
+    for name in ["prompt_ids", "canvas_ids", "chunk_lengths", "sc_logits"] {
+        theirs.tensors.extend(golden.tensors.get_key_value(name).map(|(k, t)| (k.clone(), t.clone())));
+    }
+    let found = diagnose(&whole, &theirs, &Settings::default(), &mut |_| {}).unwrap();
+    let Verdict::Unexplained { first, .. } = &found.verdict else { panic!("{:?}", found.verdict) };
+    // Exact attention is that of a finer kind.
+    assert_eq!((first.as_str(), found.rounding), ("dec/l_out-0", Rounding::F32));
+}
+
+/// A token alone, which another expert may take: an honest program is so far from the truth that zeros are no further.
+#[test]
+fn what_no_honest_program_can_tell_is_not_called_rounding() {
+    let gguf = Gguf::open(&testdata("llada2/models/llada2-tiny.BF16.gguf"), &Default::default()).unwrap();
+    let vocab_len = Model::from_gguf(gguf.clone(), &LoadOptions::default()).unwrap().shape().vocab_len;
+    let judged = |ids: &[i64], logits: Elements| {
+        let mut theirs = TraceFile::default();
+        theirs.insert("ids", vec![ids.len()], Elements::I64(ids.to_vec()));
+        theirs.insert("logits", vec![ids.len(), vocab_len], logits);
+        diagnose(&gguf, &theirs, &Settings::default(), &mut |_| {})
+    };
+    for ids in [&[495][..], &[430], &[193, 18, 337]] {
+        let zeros = Elements::F32(vec![0.0; ids.len() * vocab_len]);
+        let found = judged(ids, zeros).unwrap();
+        assert!(
+            !matches!(found.verdict, Verdict::Rounding { .. } | Verdict::Fault(_)),
+            "{ids:?}: {:?}",
+            found.verdict
+        );
+    }
+    let zeros = judged(&[495], Elements::F32(vec![0.0; vocab_len])).unwrap();
+    let Verdict::Undecided { at, theirs, honest } = &zeros.verdict else { panic!("{:?}", zeros.verdict) };
+    assert!(at == "logits" && *theirs == 1.0 && *honest > 0.3, "{at} {theirs} {honest}");
+    let integers = judged(&[495], Elements::I32(vec![0; vocab_len])).unwrap_err().to_string();
+    assert!(integers.contains("tensor logits: expected numbers, found integers"), "{integers}");
+}
+
+#[test]
+fn kinds_that_a_model_cannot_have_and_passes_that_do_not_fit_are_said() {
+    let gguf = Gguf::open(&testdata("oracle/models/dream-tiny.F16.gguf"), &Default::default()).unwrap();
+    let golden = TraceFile::open(&testdata("oracle/cases/dream-tiny.F16.forward.safetensors")).unwrap();
+    let settings = Settings { rounding: Some(Rounding::LlamaCppKvI8), ..Settings::default() };
+    let error = diagnose(&gguf, &golden, &settings, &mut |_| {}).unwrap_err().to_string();
+    assert!(error.contains("not computed in llamacpp-kv-i8"), "{error}");
+    let mut long = TraceFile::default();
+    let context = Model::from_gguf(gguf.clone(), &LoadOptions::default()).unwrap().shape().context_len;
+    long.insert("ids", vec![context + 1], Elements::I64(vec![20; context + 1]));
+    long.insert("logits", vec![1, 1], Elements::F32(vec![0.0]));
+    let error = diagnose(&gguf, &long, &Settings::default(), &mut |_| {}).unwrap_err().to_string();
+    assert!(
+        error.contains(&format!("its passes have {} tokens, and the model's context {context}", context + 1)),
+        "{error}"
+    );
 }

@@ -26,6 +26,7 @@ fn told(d: &Diagnosis) -> &str {
         Verdict::Rounding { .. } => "rounding",
         Verdict::Fault(mistake) => &mistake.fault,
         Verdict::Unexplained { .. } => "unexplained",
+        Verdict::Undecided { .. } => "undecided",
     }
 }
 

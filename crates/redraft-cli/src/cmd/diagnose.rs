@@ -177,6 +177,7 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
         out.note(&match running {
             Running::Truth => format!("the truth, in {}", truth.name()),
             Running::Floor(r) => format!("the noise floor of {}", r.name()),
+            Running::Noise(_, r) => format!("another program with the noise of {}", r.name()),
             Running::Fault(fault, r) => format!("a model with this mistake, in {}: {fault}", r.name()),
             Running::FaultTruth(fault) => format!("a model with this mistake, in {}: {fault}", truth.name()),
         });
@@ -196,7 +197,11 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     } else {
         out.text(&text(&diagnosis, args, &sentence))?;
     }
-    Ok(if matches!(diagnosis.verdict, Verdict::Rounding { .. }) { Exit::Done } else { Exit::No })
+    Ok(match diagnosis.verdict {
+        Verdict::Rounding { .. } => Exit::Done,
+        Verdict::Fault(_) | Verdict::Unexplained { .. } => Exit::No,
+        Verdict::Undecided { .. } => Exit::Usage,
+    })
 }
 
 /// The verdict in words.
@@ -227,6 +232,11 @@ fn sentence(d: &Diagnosis, limit: f64) -> String {
                 format!("a model with that mistake is within {:.2}x of the floor at every tap", t.worst);
             format!("{left}{} explains it ({rest})", t.about)
         }
+        Verdict::Undecided { at, theirs, honest } => format!(
+            "it cannot be told: at {} theirs is {theirs:.2} from the truth, and an honest program {honest:.2}, since tokens are \
+             near the border between two experts or numbers near zero: give a pass over more tokens, or over others",
+            Shown(at)
+        ),
         Verdict::Unexplained { first, ratio, look_at } if ratio.is_nan() => {
             format!("theirs is no rounding at {}: look at {look_at}", Shown(first))
         }

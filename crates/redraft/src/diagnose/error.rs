@@ -34,6 +34,11 @@ impl Apart {
         Apart { median: self.median.max(unit) * chance.median, worst: self.worst.max(unit) * chance.worst }
     }
 
+    /// The larger of each.
+    pub(super) fn larger(self, other: Apart) -> Apart {
+        Apart { median: self.median.max(other.median), worst: self.worst.max(other.worst) }
+    }
+
     /// How far the furthest row may be, where the others are within `limit` floors. Twice that, since it is one of many and no
     /// median.
     pub(super) fn row_limit(self, limit: f64) -> f64 {

@@ -101,6 +101,14 @@ pub enum Fault {
     LogitsShifted(i8),
     /// What is called the output of the last layer is that after the final norm.
     LastLayerNormed,
+    /// No mistake, but the noise of another honest program: each number of each norm's weight is off by 2 to the power of
+    /// -`bits` of itself, upwards or downwards as the seed says.
+    Noise {
+        /// Which noise.
+        seed: u64,
+        /// How small it is.
+        bits: u32,
+    },
 }
 
 impl Fault {
@@ -148,6 +156,7 @@ impl Fault {
             Fault::LayerScalarSwapped => ("layer-scalar-swapped", None),
             Fault::NoLayerScalar => ("no-layer-scalar", None),
             Fault::NoSelfConditioning => ("no-self-conditioning", None),
+            Fault::Noise { seed, .. } => ("noise", Some(seed.to_string())),
             Fault::LogitsShifted(1) => ("logits-shifted-left", None),
             Fault::LogitsShifted(_) => ("logits-shifted-right", None),
             Fault::LastLayerNormed => ("last-layer-normed", None),
@@ -256,6 +265,7 @@ impl fmt::Display for Fault {
             Fault::NoWindow => f.write_str("no sliding window"),
             Fault::WindowPlusOne => f.write_str("sliding windows are one key too wide"),
             Fault::PositionsRestart => f.write_str("positions are counted from 0 in each pass"),
+            Fault::Noise { bits, .. } => write!(f, "noise of 2^-{bits}"),
             Fault::RopeStyle => f.write_str(
                 "the other style of RoPE (neighbouring channels instead of halves, or the reverse)",
             ),

@@ -20,6 +20,13 @@ pub(super) type RunPasses<'a> = dyn FnMut(Running<'_>) -> Result<Option<TraceFil
 /// Mistakes whose own floors are measured, the ones that come closest.
 const CLOSEST: usize = 4;
 
+/// Numbers that are further from the truth than this, relative to it, are not called rounding, however far honest ones are.
+const HALF: f64 = 0.5;
+
+/// Honest programs with other noise that are run where tokens may go to other experts: one of the two sides of a border is
+/// missed by all of them with a probability of 1/64.
+const NOISES: u64 = 6;
+
 pub(super) fn judge(
     theirs: &TraceFile,
     faults: &[Mistake],
@@ -51,7 +58,7 @@ pub(super) fn judge(
     };
     let mut taps: Vec<Tap> = names.iter().map(tap).collect();
     let possible: Vec<Rounding> =
-        kinds.iter().copied().filter(|r| view.can_be(*r, &honest[r], &truth)).collect();
+        kinds.iter().copied().filter(|r| view.can_be(*r, &honest, &truth)).collect();
     if possible.is_empty() {
         let what = "theirs is nearer to a truth in f32 than any kind of rounding that it can tell: --truth f64 judges it";
         return Err(theirs.wrong(what.into()));
@@ -85,11 +92,10 @@ pub(super) fn judge(
     };
     // First by the coarsest floor; then those that come closest by the floors of models that have the mistake, which may
     // be others.
-    let larger = |a: Apart, b: Apart| Apart { median: a.median.max(b.median), worst: a.worst.max(b.worst) };
     let coarsest: Vec<Apart> = plain
         .taps
         .iter()
-        .map(|t| t.floors.values().copied().fold(Apart { median: 0.0, worst: 0.0 }, larger))
+        .map(|t| t.floors.values().copied().fold(Apart { median: 0.0, worst: 0.0 }, Apart::larger))
         .collect();
     let mut all: Vec<(&Mistake, Option<TraceFile>, f64, String)> = Vec::new();
     let mut seen = BTreeSet::new();
@@ -114,19 +120,23 @@ pub(super) fn judge(
             continue;
         };
         let truth = result(fault, None)?.unwrap_or_default();
+        let mut runs = BTreeMap::from([(Rounding::F32, found.clone())]);
         for &r in &kinds {
-            let own = match r {
-                Rounding::F32 => found.clone(),
-                _ => result(fault, Some(r))?.unwrap_or_default(),
-            };
-            if !view.can_be(r, &own, &truth) {
+            if r != Rounding::F32 {
+                runs.insert(r, result(fault, Some(r))?.unwrap_or_default());
+            }
+            if !view.can_be(r, &runs, &truth) {
                 continue;
             }
-            let floors: Vec<Apart> = names.iter().map(|name| view.floor(&own, &truth, r, name)).collect();
+            let floors: Vec<Apart> =
+                names.iter().map(|name| view.floor(&runs[&r], &truth, r, name)).collect();
             let (worst, at) = view.far(fault, &truth, &floors);
-            // A mistake that explains little more than rounding does explains nothing.
+            // A mistake that explains little more than rounding does explains nothing, and so does one whose own rounding
+            // is as large as the numbers wherever theirs are wrong.
             let without = plain.taps.iter().map(|t| t.ratio_by(r)).fold(0.0, f64::max);
-            if worst <= limit && 2.0 * worst < without {
+            let tells = |(t, floor): (&Tap, &Apart)| t.ratio_by(r) > limit && limit * floor.median <= HALF;
+            let tells = plain.taps.iter().zip(&floors).any(tells);
+            if worst <= limit && 2.0 * worst < without && tells {
                 here = told(worst, at);
                 // By the finest rounding, which leaves the least to chance.
                 let best = |(best, by): &(Tried, Rounding)| (r, worst) < (*by, best.worst);
@@ -139,6 +149,9 @@ pub(super) fn judge(
         tried.push(here);
     }
     tried.sort_by(|a, b| a.worst.total_cmp(&b.worst));
+    if let Some((rounding, verdict)) = view.near_the_border(&plain.taps, &possible, &truth, run)? {
+        return Ok(diagnosis(rounding, Some(verdict), tried));
+    }
     Ok(match explained {
         Some((best, by)) => {
             // First, whatever others are by a coarser floor.
@@ -185,7 +198,7 @@ impl<'a> View<'a> {
     }
 
     fn unit(&self, r: Rounding, name: &str) -> f64 {
-        r.unit().max(self.finest.get(name).map_or(0.0, |f| f.0))
+        r.unit(self.subject.width).max(self.finest.get(name).map_or(0.0, |f| f.0))
     }
 
     /// The noise floor at a tap: how far an honest program that rounds like `r` is from the truth.
@@ -194,11 +207,59 @@ impl<'a> View<'a> {
         self.apart(own, truth, name).floor(self.unit(r, name), chance)
     }
 
-    /// Whether theirs may be of this kind, of which `own` is an honest program.
-    fn can_be(&self, r: Rounding, own: &TraceFile, truth: &TraceFile) -> bool {
-        let each =
-            |name: &String| (self.theirs_from(truth, name), self.apart(own, truth, name), self.unit(r, name));
-        self.subject.known.is_some() || r == Rounding::F32 || !too_good(self.names.iter().map(each))
+    /// Whether theirs may be of this kind; of it and finer kinds `runs` has an honest program each.
+    fn can_be(&self, r: Rounding, runs: &BTreeMap<Rounding, TraceFile>, truth: &TraceFile) -> bool {
+        let from = |r: &Rounding, name: &String| runs.get(r).map(|own| self.apart(own, truth, name));
+        let each = |name: &String| {
+            let own = from(&r, name).unwrap_or(Apart { median: 0.0, worst: 0.0 });
+            (self.theirs_from(truth, name), own, self.unit(r, name))
+        };
+        let beyond = |finer: &Rounding| {
+            let of = |name: &String| from(finer, name).map_or(0.0, |apart| apart.median);
+            too_good(self.names.iter().map(each), self.names.iter().map(of))
+        };
+        self.subject.known.is_some() || !r.finer().iter().any(beyond)
+    }
+
+    /// Whether honest programs with other noise are as far from the truth as theirs, and an honest run of ours is not: behind
+    /// a router, where a token that is near the border between two experts goes to the one or the other.
+    fn near_the_border(
+        &self,
+        taps: &[Tap],
+        possible: &[Rounding],
+        truth: &TraceFile,
+        run: &mut RunPasses<'_>,
+    ) -> Result<Option<(Rounding, Verdict)>, Error> {
+        let limit = self.subject.limit;
+        let finite = |t: &Tap| !t.theirs.median.is_nan() && !t.sum_leaves(limit);
+        if self.subject.router.is_none() || !taps.iter().all(finite) {
+            return Ok(None);
+        }
+        for &r in possible {
+            let before = |t: &Tap| self.subject.behind_router(&t.name) || t.ratio_by(r) <= limit;
+            if !taps.iter().all(before) {
+                continue;
+            }
+            let mut floors: Vec<Apart> = taps.iter().map(|t| t.floors[&r]).collect();
+            for seed in 0..NOISES {
+                let fault = Fault::Noise { seed, bits: r.bits() };
+                let noise = Mistake { fault, only: None };
+                let Some(noisy) = run(Running::Noise(&noise, r))? else { continue };
+                for (floor, tap) in floors.iter_mut().zip(taps) {
+                    *floor = floor.larger(self.floor(&noisy, truth, r, &tap.name));
+                }
+                let within = |(t, floor): (&Tap, &Apart)| t.theirs.ratio(*floor, t.rows_count) <= limit;
+                if taps.iter().zip(&floors).all(within) {
+                    let further =
+                        |a: &(&Tap, &Apart), b: &(&Tap, &Apart)| a.0.ratio_by(r).total_cmp(&b.0.ratio_by(r));
+                    return Ok(taps.iter().zip(&floors).max_by(further).map(|(t, floor)| {
+                        let (at, theirs, honest) = (t.name.clone(), t.theirs.median, floor.median);
+                        (r, Verdict::Undecided { at, theirs, honest })
+                    }));
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// The largest distance from the result of a model with a mistake, in floors, and where it is.
@@ -225,7 +286,13 @@ impl<'a> View<'a> {
 fn verdict_of(taps: &[Tap], rounding: Rounding, limit: f64) -> Verdict {
     let (worst, at) = worst(taps.iter().map(|tap| (tap.ratio, tap.name.as_str())));
     let Some(tap) = taps.iter().find(|tap| tap.leaves(limit)) else {
-        return Verdict::Rounding { worst, at };
+        let floor = |tap: &Tap| tap.floors.get(&rounding).map_or(f64::NAN, |f| f.median);
+        return match taps.iter().find(|tap| tap.theirs.median > HALF) {
+            Some(tap) => {
+                Verdict::Undecided { at: tap.name.clone(), theirs: tap.theirs.median, honest: floor(tap) }
+            }
+            None => Verdict::Rounding { worst, at },
+        };
     };
     let usual = suspects::of(&tap.name);
     let (ratio, look_at) = if tap.theirs.median.is_nan() {
@@ -277,7 +344,14 @@ fn judged(theirs: &TraceFile, truth: &TraceFile) -> Result<(Vec<String>, Vec<Str
     for name in names {
         let t = &theirs.tensors[name];
         match truth.tensors.get(name) {
-            Some(_) if t.data.is_int() => {}
+            Some(ours) if t.data.is_int() => {
+                if !ours.data.is_int() {
+                    return Err(
+                        theirs.wrong(format!("tensor {}: expected numbers, found integers", Shown(name)))
+                    );
+                }
+                skipped.push(format!("{name}: integers, which compare judges"));
+            }
             Some(ours) => match fits(theirs.given.get(name), t, ours) {
                 Fit::Yes => judged.push(name.clone()),
                 Fit::OtherSize(shape) => {

@@ -81,6 +81,8 @@ enum Told {
     Rightly,
     /// It was called rounding, and it moves nothing by more than that.
     Hidden,
+    /// Honest programs are as far away.
+    Border,
 }
 
 /// Mistakes by name.
@@ -141,6 +143,7 @@ fn tell(case: &(PathBuf, PathBuf)) -> (Table, usize) {
             *cell = Some(match &d.verdict {
                 Verdict::Fault(t) if t.fault == fault.name() => Told::Rightly,
                 Verdict::Rounding { .. } if hidden() => Told::Hidden,
+                Verdict::Undecided { .. } => Told::Border,
                 other => panic!("{} {} {}: {other:?}", name(case), fault.name(), rounding.name()),
             });
         }
@@ -199,9 +202,10 @@ fn every_mistake_is_named_and_honest_runs_are_rounding() {
         lines.push(format!("| `{name}` | {} |", cells.join(" | ")));
     }
     let all: Table = tables.concat();
-    let (right, hidden) = (count(&all, "", Told::Rightly), count(&all, "", Told::Hidden));
+    let [right, hidden, border] =
+        [Told::Rightly, Told::Hidden, Told::Border].map(|told| count(&all, "", told));
     lines.push(format!(
-        "\n{right} named, {hidden} hidden, {} honest runs called rounding.",
+        "\n{right} named, {hidden} hidden, {border} undecided, {} honest runs called rounding.",
         honest.iter().sum::<usize>()
     ));
     let table = lines.join("\n");

@@ -73,6 +73,8 @@ pub enum Running<'a> {
     Truth,
     /// A kind of rounding.
     Floor(Rounding),
+    /// The same with noise of its size, in which it may send tokens to other experts.
+    Noise(&'a Mistake, Rounding),
     /// A mistake, with a kind of rounding.
     Fault(&'a Mistake, Rounding),
     /// A mistake, in the number type of the truth.
@@ -91,7 +93,9 @@ impl<'a> Running<'a> {
         match self {
             Running::Truth => (exact(), None),
             Running::Floor(rounding) => (rounding.options(base, has_cache), None),
-            Running::Fault(mistake, rounding) => (rounding.options(base, has_cache), Some(mistake)),
+            Running::Noise(mistake, rounding) | Running::Fault(mistake, rounding) => {
+                (rounding.options(base, has_cache), Some(mistake))
+            }
             Running::FaultTruth(mistake) => (exact(), Some(mistake)),
         }
     }
@@ -164,6 +168,16 @@ pub enum Verdict {
     },
     /// A mistake explains all taps.
     Fault(Tried),
+    /// It cannot be told: honest programs are as far from each other, since tokens are near the border between two experts
+    /// in a pass that has few of them.
+    Undecided {
+        /// Where theirs, or an honest program, is furthest away.
+        at: String,
+        /// How far theirs is there, relative to the truth.
+        theirs: f64,
+        /// How far an honest program is.
+        honest: f64,
+    },
     /// No mistake that is known does.
     Unexplained {
         /// The first tap that leaves the floor.
@@ -209,6 +223,13 @@ pub fn diagnose(
     let subject = Subject::of(&model, settings);
     let has_cache = subject.has_cache;
     drop(model);
+    if let Some(known) = subject.known.filter(|k| k.is_of_cache() && !has_cache) {
+        let what = format!(
+            "the model keeps no keys and values between passes: it is not computed in {}",
+            known.name()
+        );
+        return Err(theirs.wrong(what));
+    }
     if subject.kinds().is_empty() {
         let what = "numbers that were computed in f32 are as good as a truth in f32: --truth f64 judges them";
         return Err(theirs.wrong(what.into()));
@@ -218,8 +239,18 @@ pub fn diagnose(
         progress(what);
         let (options, fault) = what.how(&settings.options, settings.truth, has_cache);
         let interrupt = settings.interrupt.clone();
+        let fits = |e: Error| match e {
+            Error::ContextOverflow { prompt, answer, context } => theirs.wrong(format!(
+                "its passes have {} tokens, and the model's context {context}",
+                prompt.saturating_add(answer)
+            )),
+            e => e,
+        };
         match fault {
-            None => like(&mut Model::from_gguf(gguf.clone(), &options)?, &wanted, interrupt).map(Some),
+            None => {
+                let mut model = Model::from_gguf(gguf.clone(), &options)?;
+                like(&mut model, &wanted, interrupt).map(Some).map_err(fits)
+            }
             Some(fault) => {
                 let (mut model, applied) = Applied::open(gguf, &options, fault)?;
                 match like(&mut model, &wanted, interrupt) {
@@ -239,6 +270,8 @@ struct Subject {
     has_cache: bool,
     /// The first layer with experts: behind its router single tokens may go to other experts in an honest program.
     router: Option<usize>,
+    /// Channels of the residual stream.
+    width: usize,
     truth: Precision,
     limit: f64,
     known: Option<Rounding>,
@@ -251,6 +284,7 @@ impl Subject {
             n_layers: model.shape().n_layers,
             has_cache: model.shape().reading != Reading::Whole,
             router: model.weights.iter().filter(|w| w.experts > 1).filter_map(|w| layer(&w.name)).min(),
+            width: model.shape().d_model,
             truth: settings.truth,
             limit: settings.limit,
             known: settings.rounding,

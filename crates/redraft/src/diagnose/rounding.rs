@@ -3,6 +3,7 @@
 use redraft_compute::{KvType, Numerics, Precision};
 use serde::Serialize;
 
+use super::LIMIT;
 use super::error::Apart;
 use crate::LoadOptions;
 
@@ -77,11 +78,35 @@ impl Rounding {
         LoadOptions { backend: "auto".into(), precision, numerics: Some(numerics), kv_type, ..base.clone() }
     }
 
+    /// The size of its noise, as a power of two that divides the numbers.
+    pub(super) fn bits(self) -> u32 {
+        match self {
+            Rounding::F32 | Rounding::KvF16 | Rounding::KvI8 => 23,
+            // Of blocks of 8 bits; of numbers of 16 it is more than enough to leave no border alone.
+            Rounding::LlamaCpp | Rounding::LlamaCppKvI8 | Rounding::Bf16 => 9,
+        }
+    }
+
+    /// The kinds that it rounds more than.
+    pub(super) fn finer(self) -> &'static [Rounding] {
+        match self {
+            Rounding::F32 => &[],
+            Rounding::KvF16 | Rounding::KvI8 | Rounding::LlamaCpp | Rounding::Bf16 => &[Rounding::F32],
+            Rounding::LlamaCppKvI8 => &[Rounding::F32, Rounding::LlamaCpp],
+        }
+    }
+
     /// The smallest floor there is: the error of a number that is rounded once. Where a program of ours is exact by chance
     /// (embeddings in 16 bits are in f32), another honest one need not be.
-    pub(super) fn unit(self) -> f64 {
+    ///
+    /// In f32 it is that of a norm over `width` numbers whose squares are added one after the other, which is the same for a
+    /// whole row. Each of `n` partial sums is rounded, by 0.4 units of itself in the mean; together that is a quarter of
+    /// `sqrt(n)` units of the sum, half of it of the root, and here twice that, since a row has one norm and no median.
+    pub(super) fn unit(self, width: usize) -> f64 {
         match self {
-            Rounding::F32 | Rounding::KvF16 | Rounding::KvI8 => 2f64.powi(-24),
+            Rounding::F32 | Rounding::KvF16 | Rounding::KvI8 => {
+                2f64.powi(-24) * ((width as f64).sqrt() / 4.0).max(1.0)
+            }
             Rounding::LlamaCpp | Rounding::LlamaCppKvI8 => 2f64.powi(-12),
             Rounding::Bf16 => 2f64.powi(-9),
         }
@@ -93,13 +118,17 @@ impl Rounding {
 const TOO_GOOD: f64 = 10.0;
 
 /// Whether theirs is too good for a kind of rounding. Of each tap in execution order: their distance from the truth, that of an
-/// honest program, and the smallest floor there is.
-pub(super) fn too_good(taps: impl Iterator<Item = (Apart, Apart, f64)>) -> bool {
+/// honest program, and the smallest floor there is. A tap is moved where the program is [`LIMIT`] times as far away as one of the
+/// kind that is `finer`: of what a cache rounds nothing comes before the cache.
+pub(super) fn too_good(
+    taps: impl Iterator<Item = (Apart, Apart, f64)>,
+    finer: impl Iterator<Item = f64>,
+) -> bool {
     let (mut n, mut better, mut first) = (0usize, 0usize, None);
-    for (theirs, honest, unit) in taps {
+    for ((theirs, honest, unit), finer) in taps.zip(finer) {
         let here = theirs.median * TOO_GOOD < honest.median.max(unit);
         (n, better) = (n + 1, better + usize::from(here));
-        if honest.median > unit {
+        if honest.median > unit && honest.median > LIMIT * finer {
             first = first.or(Some(here));
         }
     }

@@ -1,7 +1,7 @@
 //! Weights that a mistake puts in each other's place.
 
 use redraft_compute::{ComputeError, Weight, WeightId, WeightTable};
-use redraft_gguf::Metadata;
+use redraft_gguf::{DType, Metadata};
 
 use super::Fault;
 use crate::arch::{Hyper, arch_of};
@@ -62,8 +62,32 @@ pub(super) fn exchanged(
                 })
                 .collect()
         }
+        &Fault::Noise { seed, bits } => {
+            let norms = |w: &&Weight| w.name.contains("norm") && w.dtype == DType::F32 && w.rows == 1;
+            let norms: Vec<Weight> = table.iter().filter(norms).cloned().collect();
+            norms
+                .into_iter()
+                .filter_map(|w| Some((find(&w.name)?, w)))
+                .map(|(of, w)| Ok((of, table.add(noisy(&w, seed, bits))?)))
+                .collect()
+        }
         _ => Ok(Vec::new()),
     }
+}
+
+/// A weight in F32 with noise.
+fn noisy(w: &Weight, seed: u64, bits: u32) -> Weight {
+    let mut state = w.name.bytes().fold(seed, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01B3));
+    let mut up = || {
+        // Knuth's; the highest bit is the best one.
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state >> 63 == 1
+    };
+    let noise = 2f64.powi(-i32::try_from(bits).unwrap_or(i32::MAX));
+    let with = |x: f32, up: bool| (f64::from(x) * if up { 1.0 + noise } else { 1.0 - noise }) as f32;
+    let numbers = w.bytes.as_chunks::<4>().0.iter();
+    let bytes: Vec<u8> = numbers.flat_map(|&x| with(f32::from_le_bytes(x), up()).to_le_bytes()).collect();
+    Weight { name: format!("{} (noisy)", w.name), bytes: bytes.into(), ..w.clone() }
 }
 
 /// Each matrix of a stack with its lower half on top.
