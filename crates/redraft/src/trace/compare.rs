@@ -348,9 +348,12 @@ impl Judge {
             row.ok = n == 0;
             return row;
         }
-        let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
+        // Squares of the largest numbers in f64 are too large for it; a power of two changes no ratio.
+        let largest = a.iter().chain(b).filter(|x| x.is_finite()).fold(0f64, |m, x| m.max(x.abs()));
+        let scale = if largest > 1e70 { (-largest.log2().floor()).exp2() } else { 1.0 };
+        let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| (x * scale) * (y * scale)).sum::<f64>();
         let (aa, bb, ab) = (dot(a, a), dot(b, b), dot(a, b));
-        let squared: f64 = a.iter().zip(b).map(|(x, y)| (x - y) * (x - y)).sum();
+        let squared: f64 = a.iter().zip(b).map(|(x, y)| (x - y) * scale).map(|d| d * d).sum();
         let cos = if aa > 0.0 && bb > 0.0 { ab / (aa * bb).sqrt() } else { f64::from(u8::from(aa == bb)) };
         let nmse = if aa > 0.0 { squared / aa } else { f64::from(u8::from(squared > 0.0)) };
         let max_abs = a.iter().zip(b).map(|(x, y)| (x - y).abs()).fold(0.0, f64::max);
@@ -437,6 +440,22 @@ mod tests {
         assert_eq!(ulps(1.0, 1.0 + f32::EPSILON), 1);
         assert_eq!(ulps(-f32::MIN_POSITIVE, f32::MIN_POSITIVE), 2 << 23);
         assert_eq!(ulps(0.0, -0.0), 0);
+    }
+
+    #[test]
+    fn the_largest_numbers_are_compared_and_the_same_numbers_in_other_rows_are_not() {
+        let large = |last| file(&[("x", vec![1, 2], Elements::F64(vec![3e300, last]))]);
+        let r = compare(&large(4e300), &large(4e300), &Preset::F32.into());
+        assert!(r.ok && r.rows[0].nmse == Some(0.0), "{r:?}");
+        let r = compare(&large(4e300), &large(-4e300), &Preset::F32.into());
+        assert!((r.rows[0].nmse.unwrap() - 64.0 / 25.0).abs() < 1e-12 && !r.ok, "{r:?}");
+        let of = |shape: Vec<usize>| file(&[("l_out-0", shape, Elements::F32(vec![1.0; 6]))]);
+        let golden = of(vec![2, 3]);
+        for (shape, ok) in [(vec![2, 3], true), (vec![1, 2, 3], true), (vec![3, 2], false), (vec![6], false)]
+        {
+            let r = compare(&golden, &of(shape.clone()), &Preset::F32.into());
+            assert_eq!((r.ok, r.rows[0].note.is_none()), (ok, ok), "{shape:?}: {r:?}");
+        }
     }
 
     /// Two rows: one that is equal but for a constant, and one whose two tokens have exchanged 3/4 and 1/4.
