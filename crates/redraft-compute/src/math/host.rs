@@ -230,6 +230,40 @@ mod tests {
         at_most("cos of quarters", multiples, |x| (cos(x) - x.cos()).abs(), 4e-16);
     }
 
+    /// Against the angles of NumPy (`np.float32(1999) * (np.float32(1) / np.power(np.float32(1e4), np.arange(0, 16, 2,
+    /// dtype=np.float32) / np.float32(16)))`): ours are off by as much at least, and by not more than the theory says.
+    #[test]
+    fn angles_in_f32_are_off_as_far_as_those_of_other_programs() {
+        let (position, n) = (1999, 8);
+        let theirs: [f64; 8] = [
+            1999.0,
+            632.1392822265625,
+            199.90000915527344,
+            63.21393585205078,
+            19.989999771118164,
+            6.3213934898376465,
+            1.999000072479248,
+            0.6321393251419067,
+        ];
+        let (exact, ours) = (
+            rope_table(position, 1, 2 * n, 1e4, 2 * n, None),
+            rope_table_f32(position, 1, 2 * n, 1e4, 2 * n, None),
+        );
+        for (i, &angle) in theirs.iter().enumerate() {
+            let (sin, cos) = (exact[n + i], exact[i]);
+            let off = |s: f64, c: f64| (s * cos - c * sin).abs();
+            let (here, there) = (off(ours[n + i], ours[i]), off(sin_cos(angle).0, sin_cos(angle).1));
+            let angle = position as f64 * pow(1e4, -(i as f64) / n as f64);
+            assert!(
+                here >= 0.99 * there && here <= angle * 2f64.powi(-24) * (2 * i + 2) as f64,
+                "{i}: {here:e} {there:e}"
+            );
+        }
+        // Near the start there is nothing to round.
+        assert_eq!(rope_table_f32(0, 1, 4, 1e4, 4, None), [1.0, 1.0, 0.0, 0.0]);
+        assert_eq!(rope_table_f32(262_143, 1, 4, 1e6, 4, Some(&[1.0, 1e30]))[3], 0.0);
+    }
+
     #[test]
     fn edges() {
         assert_eq!((exp(0.0), ln(1.0), sin(0.0), cos(0.0)), (1.0, 0.0, 0.0, 1.0));
