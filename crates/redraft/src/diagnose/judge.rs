@@ -198,7 +198,7 @@ impl<'a> View<'a> {
     fn can_be(&self, r: Rounding, own: &TraceFile, truth: &TraceFile) -> bool {
         let each =
             |name: &String| (self.theirs_from(truth, name), self.apart(own, truth, name), self.unit(r, name));
-        self.subject.known.is_some() || r == Rounding::F32 || !too_good(self.names.iter().map(each))
+        self.subject.known.is_some() || r == Rounding::F32 || !too_good(r.adds(), self.names.iter().map(each))
     }
 
     /// The largest distance from the result of a model with a mistake, in floors, and where it is.

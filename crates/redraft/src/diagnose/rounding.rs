@@ -113,6 +113,17 @@ impl Rounding {
     }
 }
 
+impl Rounding {
+    /// The least that the kind adds to f32 where it adds anything; 0 for those that are not f32 elsewhere. What other taps show
+    /// is f32: exact angles in the place of angles in f32 are no sign of other keys and values.
+    pub(super) fn adds(self) -> f64 {
+        match self {
+            Rounding::KvF16 | Rounding::KvI8 => 2f64.powi(-16),
+            _ => 0.0,
+        }
+    }
+}
+
 /// How programs elsewhere round where ours never do.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Elsewhere {
@@ -126,16 +137,35 @@ pub(crate) struct Elsewhere {
 /// at most taps: a program does not begin to round in the middle.
 const TOO_GOOD: f64 = 10.0;
 
-/// Whether theirs is too good for a kind of rounding. Of each tap in execution order: their distance from the truth, that of an
+/// Whether theirs is too good for a kind of rounding, which [`adds`](Rounding::adds) so much. Of each tap in execution order: their distance from the truth, that of an
 /// honest program, and the smallest floor there is.
-pub(super) fn too_good(taps: impl Iterator<Item = (Apart, Apart, f64)>) -> bool {
+pub(super) fn too_good(adds: f64, taps: impl Iterator<Item = (Apart, Apart, f64)>) -> bool {
     let (mut n, mut better, mut first) = (0usize, 0usize, None);
     for (theirs, honest, unit) in taps {
-        let here = theirs.median * TOO_GOOD < honest.median.max(unit);
+        let here = honest.median >= adds && theirs.median * TOO_GOOD < honest.median.max(unit);
         (n, better) = (n + 1, better + usize::from(here));
-        if honest.median > unit {
+        if honest.median > unit.max(adds) {
             first = first.or(Some(here));
         }
     }
     first == Some(true) || 2 * better > n
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// At 2,000 tokens angles in f32 are ten times as far away as all else of f32.
+    #[test]
+    fn exact_angles_are_no_sign_of_other_keys_and_values() {
+        let apart = |x| Apart { median: x, worst: x };
+        let taps = |kqv_out: f64| {
+            [(2e-7, 3e-6), (2e-7, 3e-6), (kqv_out, 3e-4)].map(|(a, b)| (apart(a), apart(b), 2f64.powi(-24)))
+        };
+        let kind = Rounding::KvF16;
+        assert!(!too_good(kind.adds(), taps(3e-4).into_iter()));
+        assert!(too_good(kind.adds(), taps(3e-7).into_iter()), "f32 throughout");
+        // A program that is exact at most taps of a kind that rounds everywhere.
+        assert!(too_good(Rounding::Bf16.adds(), taps(3e-4).into_iter()));
+    }
 }
