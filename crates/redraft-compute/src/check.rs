@@ -331,6 +331,9 @@ fn check_attention(op: &'static str, o: &Attention) -> Result<(), ComputeError> 
     if o.cache_layer.is_none() {
         o.segments.iter().try_for_each(|s| eq(op, "n_past without a cache", 0, s.n_past))?;
     }
+    if o.flash.is_some() {
+        eq(op, "caches beside keys and values in f16", 0, usize::from(o.cache_layer.is_some()))?;
+    }
     if o.mask == (Mask::Blocks { len: 0 }) {
         return Err(wrong(op, "length of a block", "at least 1", 0));
     }

@@ -1,6 +1,8 @@
 //! What all backends in host memory share: buffers, the KV cache, inputs, taps, and the search for NaN and
 //! infinity. The arithmetic is the [`HostKernels`] of the backend.
 
+pub(crate) mod flash;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;

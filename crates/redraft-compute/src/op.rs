@@ -148,6 +148,16 @@ pub struct Rope {
     pub out: Val,
 }
 
+/// In what flash attention over keys and values in f16 adds up the values. Other programs compute so; here it tells how far
+/// they are from the truth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flash {
+    /// f32, and queries in f32.
+    F32,
+    /// f16, and queries in f16: what llama.cpp does on a CPU for passes of fewer than 64 tokens, and did for all before.
+    F16,
+}
+
 /// Attention over `[cache | new]`, two passes, no online soft-max; grouped queries share a KV head.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attention {
@@ -171,6 +181,8 @@ pub struct Attention {
     pub scale: f64,
     /// Visible keys.
     pub mask: Mask,
+    /// Rounded as flash attention over keys and values in f16, which a pass without a cache makes for itself.
+    pub flash: Option<Flash>,
     /// `[T, n_heads * head_dim]`.
     pub out: Val,
 }

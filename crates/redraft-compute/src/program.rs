@@ -204,6 +204,7 @@ pub struct ProgramBuilder {
     p: Program,
     layer: Option<usize>,
     numerics: Numerics,
+    flash: Option<Flash>,
     rewrite: Option<Arc<dyn Rewrite>>,
 }
 
@@ -240,7 +241,7 @@ impl ProgramBuilder {
             rows: segments.rows(),
             segments,
         };
-        ProgramBuilder { p, layer: None, numerics: Numerics::Exact, rewrite: None }
+        ProgramBuilder { p, layer: None, numerics: Numerics::Exact, flash: None, rewrite: None }
     }
 
     /// Ops and taps that follow belong to this layer.
@@ -251,6 +252,11 @@ impl ProgramBuilder {
     /// How the products with weights that follow are computed; `exact` until this is called.
     pub fn set_numerics(&mut self, numerics: Numerics) {
         self.numerics = numerics;
+    }
+
+    /// How the attention that follows rounds where there is no cache; none is as f32 does.
+    pub fn set_flash(&mut self, flash: Option<Flash>) {
+        self.flash = flash;
     }
 
     /// Ops that follow go through this; none leaves them as they are.
@@ -446,6 +452,7 @@ impl ProgramBuilder {
             head_dim,
             scale,
             mask,
+            flash: self.flash.filter(|_| cache_layer.is_none()),
             out,
         })?;
         Ok(out)

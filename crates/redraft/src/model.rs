@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::Error;
 use crate::arch::{Arch, ArchSpec, Shape, arch_of};
-use crate::diagnose::Applied;
+use crate::diagnose::{Applied, Elsewhere};
 use crate::engine::Session;
 use crate::importance::ImportanceCollector;
 use crate::sampler::{EDIT, Params, SamplerSpec, names_commands};
@@ -69,6 +69,8 @@ pub struct Model {
     pub(crate) weights: Arc<WeightTable>,
     pub(crate) backend: Box<dyn Backend>,
     pub(crate) numerics: Numerics,
+    /// How other programs round in passes, where that is being told.
+    pub(crate) rounding: Elsewhere,
     /// A mistake that is tried out.
     pub(crate) mistake: Option<Arc<Applied>>,
     /// What looks at the products of every pass.
@@ -154,6 +156,7 @@ impl Model {
             weights,
             backend,
             numerics,
+            rounding: Elsewhere::default(),
             mistake: None,
             collector: None,
             kv_type,

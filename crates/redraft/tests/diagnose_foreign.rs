@@ -8,8 +8,9 @@ use std::path::Path;
 
 use common::{changed, exact, open, oracle_model, testdata};
 use redraft::Model;
+use redraft::convert::{QuantizePlan, Recipe};
 use redraft::diagnose::{Diagnosis, Rounding, Settings, Verdict, diagnose};
-use redraft::gguf::Gguf;
+use redraft::gguf::{DType, Gguf};
 use redraft::trace::{Elements, Given, NameMap, Tensor, TraceFile, like};
 
 const DREAM: &str = "oracle/models/dream-tiny.F16.gguf";
@@ -187,6 +188,31 @@ fn files_that_other_programs_made_are_judged() {
         let file = any(&format!("a2d-qwen3-hf{case}.safetensors"), "{}");
         let d = judged("diagnose/foreign/a2d-qwen3-hf.gguf", &file, None).unwrap();
         assert_eq!((told(&d), d.rounding, d.taps.len()), (expected, Rounding::F32, 5), "{:?}", d.verdict);
+    }
+}
+
+/// llama.cpp on a file in F32, to nine decimals: with its flash attention, which is its default and keeps keys and values in
+/// f16, and over a prompt so long that angles in f32 are further away than all the rest of f32.
+#[test]
+fn flash_attention_and_angles_in_f32_are_rounding() {
+    let source = Gguf::open(&testdata().join(DREAM), &Default::default()).unwrap();
+    let mut bytes = Vec::new();
+    let plan = QuantizePlan::new(&source, &Recipe::pure(DType::F32).unwrap(), None).unwrap();
+    plan.write(&mut bytes, 1, &mut |_, _| true).unwrap();
+    let gguf = Gguf::from_bytes(bytes.into()).unwrap();
+    for (name, tokens, rounding) in [
+        // Its sums of values are in f16 up to 63 tokens, and in f32 from 64 on.
+        ("fa-60", 60, Rounding::LlamaCppFa),
+        ("fa-100", 100, Rounding::KvF16),
+        ("long", 500, Rounding::F32),
+    ] {
+        let path = testdata().join(format!("diagnose/foreign/dream-tiny.F32.{name}.txt"));
+        let mut dump = TraceFile::open_any(&path, &map("{}")).unwrap();
+        dump.insert("ids", vec![tokens], Elements::I32((1..=tokens as i32).collect()));
+        let d = diagnose(&gguf, &dump, &Settings::default(), &mut |_| {}).unwrap();
+        let Verdict::Rounding { worst, .. } = d.verdict else { panic!("{name}: {:?}", d.verdict) };
+        assert_eq!((d.rounding, d.taps.len()), (rounding, 6), "{name}");
+        assert!(worst < 1.5, "{name}: {worst}");
     }
 }
 

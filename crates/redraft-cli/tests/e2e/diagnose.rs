@@ -132,7 +132,7 @@ fn what_cannot_be_judged_is_refused() {
         (&[golden.as_str(), "--limit", "0.5"], "expected a number in 1..=1000000"),
         (
             &[golden.as_str(), "--computed-in", "f8"],
-            "expected one of f32, kv-f16, kv-i8, llamacpp, llamacpp-kv-i8, bf16",
+            "expected one of f32, kv-f16, kv-i8, llamacpp, llamacpp-fa, llamacpp-kv-i8, bf16",
         ),
     ] {
         let run = redraft(&[&["diagnose", "-m", &model][..], args].concat());

@@ -3,6 +3,8 @@
 //! They are made of `+`, `-`, `*`, `/`, `floor` and bits only, so that the tables are the same on every
 //! platform; the libraries of platforms differ in the last bits. Errors are near 1e-16.
 
+use std::ops::Range;
+
 /// ln 2 in two parts; the high one has 33 bits, so that its product with an exponent is exact (fdlibm).
 const LN2_HI: f64 = 6.931_471_803_691_238e-1;
 /// The rest of ln 2.
@@ -140,10 +142,49 @@ pub fn rope_table(
     let factor = |i: usize| factors.and_then(|f| f.get(i)).map_or(1.0, |&f| f64::from(f));
     let frequencies: Vec<f64> =
         (0..n_rot / 2).map(|i| pow(base, -2.0 * i as f64 / exponent_dim as f64) / factor(i)).collect();
+    table_of(n_past..n_past + rows, n_rot / 2, |position, i| position as f64 * frequencies[i])
+}
+
+/// As [`rope_table`], with angles as other programs compute them in f32. There are two ways, which are off by other amounts
+/// at other pairs; each pair has the angle that is further off:
+///
+/// * transformers: `position * (1 / base^(2 i / exponent_dim) / factors[i])`, each step rounded.
+/// * llama.cpp: from pair to pair the position is multiplied by `base^(-2 / exponent_dim)`, and divided by `factors[i]` for the
+///   angle.
+///
+/// An angle is off by about `position * 2^-24`.
+pub fn rope_table_f32(
+    n_past: usize,
+    rows: usize,
+    n_rot: usize,
+    base: f64,
+    exponent_dim: usize,
+    factors: Option<&[f32]>,
+) -> Vec<f64> {
+    let factor = |i: usize| factors.and_then(|f| f.get(i)).copied().unwrap_or(1.0);
+    let frequency = |i: usize| {
+        let exponent = (2 * i) as f32 / exponent_dim as f32;
+        1.0 / pow(f64::from(base as f32), f64::from(exponent)) as f32 / factor(i)
+    };
+    let exact = |i: usize| pow(base, -2.0 * i as f64 / exponent_dim as f64) / f64::from(factor(i));
+    let frequencies: Vec<(f32, f64)> = (0..n_rot / 2).map(|i| (frequency(i), exact(i))).collect();
+    let step = pow(base, -2.0 / exponent_dim as f64) as f32;
+    let angle = |position: usize, i: usize| {
+        let (frequency, exact) = frequencies[i];
+        let first = position as f32 * frequency;
+        let second = (0..i).fold(position as f32, |theta, _| theta * step) / factor(i);
+        let off = |x: f32| (f64::from(x) - position as f64 * exact).abs();
+        f64::from(if off(second) > off(first) { second } else { first })
+    };
+    table_of(n_past..n_past + rows, n_rot / 2, angle)
+}
+
+/// Of each position the cosines of `pairs` angles, then their sines.
+fn table_of(positions: Range<usize>, pairs: usize, angle: impl Fn(usize, usize) -> f64) -> Vec<f64> {
     let flush = |x: f64| if x.abs() < 2f64.powi(-50) { 0.0 } else { x };
-    let mut table = Vec::with_capacity(rows * n_rot);
-    for position in n_past..n_past + rows {
-        let angles = frequencies.iter().map(|f| sin_cos(position as f64 * f));
+    let mut table = Vec::with_capacity(positions.len() * pairs * 2);
+    for position in positions {
+        let angles = (0..pairs).map(|i| sin_cos(angle(position, i)));
         table.extend(angles.clone().map(|(_, c)| flush(c)));
         table.extend(angles.map(|(s, _)| flush(s)));
     }
@@ -187,6 +228,40 @@ mod tests {
         at_most("sin of integers", integers, |x| (sin(x) - x.sin()).abs(), 4e-16);
         let multiples = (0..160_000).map(|n| f64::from(n) * std::f64::consts::FRAC_PI_2);
         at_most("cos of quarters", multiples, |x| (cos(x) - x.cos()).abs(), 4e-16);
+    }
+
+    /// Against the angles of NumPy (`np.float32(1999) * (np.float32(1) / np.power(np.float32(1e4), np.arange(0, 16, 2,
+    /// dtype=np.float32) / np.float32(16)))`): ours are off by as much at least, and by not more than the theory says.
+    #[test]
+    fn angles_in_f32_are_off_as_far_as_those_of_other_programs() {
+        let (position, n) = (1999, 8);
+        let theirs: [f64; 8] = [
+            1999.0,
+            632.1392822265625,
+            199.90000915527344,
+            63.21393585205078,
+            19.989999771118164,
+            6.3213934898376465,
+            1.999000072479248,
+            0.6321393251419067,
+        ];
+        let (exact, ours) = (
+            rope_table(position, 1, 2 * n, 1e4, 2 * n, None),
+            rope_table_f32(position, 1, 2 * n, 1e4, 2 * n, None),
+        );
+        for (i, &angle) in theirs.iter().enumerate() {
+            let (sin, cos) = (exact[n + i], exact[i]);
+            let off = |s: f64, c: f64| (s * cos - c * sin).abs();
+            let (here, there) = (off(ours[n + i], ours[i]), off(sin_cos(angle).0, sin_cos(angle).1));
+            let angle = position as f64 * pow(1e4, -(i as f64) / n as f64);
+            assert!(
+                here >= 0.99 * there && here <= angle * 2f64.powi(-24) * (2 * i + 2) as f64,
+                "{i}: {here:e} {there:e}"
+            );
+        }
+        // Near the start there is nothing to round.
+        assert_eq!(rope_table_f32(0, 1, 4, 1e4, 4, None), [1.0, 1.0, 0.0, 0.0]);
+        assert_eq!(rope_table_f32(262_143, 1, 4, 1e6, 4, Some(&[1.0, 1e30]))[3], 0.0);
     }
 
     #[test]

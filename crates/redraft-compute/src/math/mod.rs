@@ -25,7 +25,7 @@ pub use activation::{gelu_tanh, sigmoid, silu};
 pub use exp::exp;
 pub use f16::{f16_code, f16_value};
 pub use flush::flush;
-pub use host::rope_table;
+pub use host::{rope_table, rope_table_f32};
 pub use int8::{int8_code, int8_scale, int8_scales};
 pub use lanes::{IntLanes, Lanes};
 pub use log::log;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::arithmetic::Arithmetic;
 use crate::cache::{Cache as _, Rows};
-use crate::host::{HostReal, OpCx};
+use crate::host::{HostReal, OpCx, flash};
 use crate::math::reduce::{self, Sum};
 use crate::op::{Attention, KvAppend, Segment};
 use crate::{ComputeError, KvType};
@@ -21,6 +21,10 @@ use crate::{ComputeError, KvType};
 /// In bf16 this is the eager attention of transformers: scores and weights are rounded, and the weights are
 /// divided by their sum before they meet the values.
 pub(super) fn attention<A: Arithmetic>(o: &Attention, cx: &mut OpCx<'_, A::R>) -> Result<(), ComputeError> {
+    if let Some(flash) = o.flash {
+        flash::attention(o, flash, cx);
+        return Ok(());
+    }
     let mut out = cx.take_real(o.out);
     let width = o.n_heads * o.head_dim;
     for (i, (segment, span)) in o.segments.spans().enumerate() {

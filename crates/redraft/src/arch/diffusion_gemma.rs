@@ -5,7 +5,7 @@ use redraft_compute::op::{Distribution, Head};
 use redraft_compute::{ComputeError, ProgramBuilder, Val};
 use redraft_gguf::{Array, Gguf, Value};
 
-use super::{Arch, ArchSpec, Shape};
+use super::{Angles, Arch, ArchSpec, Shape};
 use crate::Error;
 use crate::convert::{
     Config, Demand, Fixed, HfSpec, Key, Made, Setting, Tensor, demand, key, missing, same, tables,
@@ -253,8 +253,8 @@ impl Arch for DiffusionGemma {
         self.base.prompt_window = window;
     }
 
-    fn position_inputs(&self, n_past: usize, rows: usize) -> Vec<Vec<f64>> {
-        self.base.position_inputs(n_past, rows)
+    fn position_inputs(&self, n_past: usize, rows: usize, angles: Angles) -> Vec<Vec<f64>> {
+        self.base.position_inputs(n_past, rows, angles)
     }
 
     fn prompt(&self, b: &mut ProgramBuilder, ids: Val) -> Result<Val, ComputeError> {

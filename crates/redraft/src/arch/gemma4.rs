@@ -6,7 +6,7 @@ use redraft_compute::op::{Distribution, Head};
 use redraft_compute::{ComputeError, ProgramBuilder, Val};
 use redraft_gguf::Gguf;
 
-use super::{Arch, ArchSpec, Shape};
+use super::{Angles, Arch, ArchSpec, Shape};
 use crate::Error;
 use crate::layers::{Gemma4, Scalars};
 use crate::weights::WeightLoader;
@@ -49,8 +49,8 @@ impl Arch for Twin {
         &self.0.shape
     }
 
-    fn position_inputs(&self, n_past: usize, rows: usize) -> Vec<Vec<f64>> {
-        self.0.position_inputs(n_past, rows)
+    fn position_inputs(&self, n_past: usize, rows: usize, angles: Angles) -> Vec<Vec<f64>> {
+        self.0.position_inputs(n_past, rows, angles)
     }
 
     fn window(&self, layer: usize) -> Option<usize> {

@@ -5,7 +5,7 @@ use redraft_compute::op::{Distribution, Head, Mask, RopeStyle, Routing};
 use redraft_compute::{ComputeError, KvLayout, ProgramBuilder, Val};
 use redraft_gguf::{Gguf, Metadata, Value};
 
-use super::{Arch, Hyper, Noise, Reading, Shape};
+use super::{Angles, Arch, Hyper, Noise, Reading, Shape};
 use crate::Error;
 use crate::layers::{
     AttentionKind, Cache, ExpertsKind, FeedForwardKind, HeadNorms, Heads, Transformer, TransformerKind,
@@ -221,8 +221,8 @@ impl Arch for Masked {
         &self.shape
     }
 
-    fn position_inputs(&self, n_past: usize, rows: usize) -> Vec<Vec<f64>> {
-        vec![self.net.kind.rotary.table(n_past, rows)]
+    fn position_inputs(&self, n_past: usize, rows: usize, angles: Angles) -> Vec<Vec<f64>> {
+        vec![self.net.kind.rotary.table(n_past, rows, angles)]
     }
 
     fn result_norm(&self, b: &mut ProgramBuilder, hidden: Val) -> Result<Val, ComputeError> {

@@ -161,14 +161,24 @@ impl Canvases {
     }
 }
 
+/// What the angles of rotary positions are computed in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Angles {
+    /// f64: exact in what f32 shows of their sines.
+    #[default]
+    Exact,
+    /// f32, as other programs do, whose rounding is being told.
+    F32,
+}
+
 /// An architecture with its hyper-parameters and weights: turns a pass into ops.
 pub trait Arch: Send + Sync {
     /// Sizes.
     fn shape(&self) -> &Shape;
 
     /// Values of the inputs that depend on positions only (RoPE tables), in the order in which
-    /// [`prompt`](Self::prompt) and [`canvas`](Self::canvas) declare them.
-    fn position_inputs(&self, n_past: usize, rows: usize) -> Vec<Vec<f64>>;
+    /// [`prompt`](Self::prompt) and [`canvas`](Self::canvas) declare them; their angles are computed in `angles`.
+    fn position_inputs(&self, n_past: usize, rows: usize, angles: Angles) -> Vec<Vec<f64>>;
 
     /// Which prompt tokens canvases see from now on, where a layer has a sliding window.
     fn set_prompt_window(&mut self, _window: PromptWindow) {}

@@ -54,18 +54,10 @@ impl Runs {
         if let Some((_, made)) = self.made.iter().find(|(k, _)| *k == key) {
             return made.clone();
         }
-        let (options, fault) = what.how(&LoadOptions::default(), Precision::F64, self.has_cache);
-        let made = match fault {
-            None => {
-                let mut model = Model::from_gguf(self.gguf.clone(), &options).unwrap();
-                Some(like(&mut model, &self.wanted, None).unwrap())
-            }
-            Some(fault) => {
-                let (mut model, applied) = Applied::open(&self.gguf, &options, fault).unwrap();
-                let out = like(&mut model, &self.wanted, None).unwrap();
-                applied.changed().then_some(out)
-            }
-        };
+        let options = LoadOptions::default();
+        let (mut model, applied) = what.open(&self.gguf, &options, Precision::F64, self.has_cache).unwrap();
+        let out = like(&mut model, &self.wanted, None).unwrap();
+        let made = applied.is_none_or(|applied| applied.changed()).then_some(out);
         self.made.push((key, made.clone()));
         made
     }

@@ -29,6 +29,7 @@ pub use error::{Apart, Sum};
 pub(crate) use faults::Applied;
 pub use faults::{Fault, Mistake, Pass};
 use judge::judge;
+pub(crate) use rounding::Elsewhere;
 pub use rounding::Rounding;
 
 use crate::arch::Reading;
@@ -81,23 +82,37 @@ pub enum Running<'a> {
     FaultTruth(&'a Mistake),
 }
 
-impl<'a> Running<'a> {
-    /// How the model computes, and with which mistake.
-    fn how(
+impl Running<'_> {
+    /// The model that computes so, and the mistake it has.
+    ///
+    /// # Errors
+    /// Those of [`Model::from_gguf`].
+    fn open(
         self,
+        gguf: &Gguf,
         base: &LoadOptions,
         truth: Precision,
         has_cache: bool,
-    ) -> (LoadOptions, Option<&'a Mistake>) {
-        let exact = || LoadOptions { precision: truth, ..Rounding::F32.options(base, has_cache) };
-        match self {
-            Running::Truth => (exact(), None),
-            Running::Floor(rounding) => (rounding.options(base, has_cache), None),
+    ) -> Result<(Model, Option<Arc<Applied>>), Error> {
+        let (rounding, mistake) = match self {
+            Running::Truth => (None, None),
+            Running::Floor(rounding) => (Some(rounding), None),
             Running::Noise(mistake, rounding) | Running::Fault(mistake, rounding) => {
-                (rounding.options(base, has_cache), Some(mistake))
+                (Some(rounding), Some(mistake))
             }
-            Running::FaultTruth(mistake) => (exact(), Some(mistake)),
-        }
+            Running::FaultTruth(mistake) => (None, Some(mistake)),
+        };
+        let exact = || LoadOptions { precision: truth, ..Rounding::F32.options(base, has_cache) };
+        let options = rounding.map_or_else(exact, |r| r.options(base, has_cache));
+        let (mut model, applied) = match mistake {
+            None => (Model::from_gguf(gguf.clone(), &options)?, None),
+            Some(mistake) => {
+                let (model, applied) = Applied::open(gguf, &options, mistake)?;
+                (model, Some(applied))
+            }
+        };
+        model.rounding = rounding.map(|r| r.elsewhere(has_cache)).unwrap_or_default();
+        Ok((model, applied))
     }
 }
 
@@ -223,9 +238,10 @@ pub fn diagnose(
     let subject = Subject::of(&model, settings);
     let has_cache = subject.has_cache;
     drop(model);
-    if let Some(known) = subject.known.filter(|k| k.is_of_cache() && !has_cache) {
+    if let Some(known) = subject.known.filter(|k| !k.is_in(has_cache)) {
         let what = format!(
-            "the model keeps no keys and values between passes: it is not computed in {}",
+            "a model {} a cache of keys and values is not computed in {}",
+            if has_cache { "with" } else { "without" },
             known.name()
         );
         return Err(theirs.wrong(what));
@@ -237,8 +253,6 @@ pub fn diagnose(
     let wanted = with_normed(theirs);
     let mut run = |what: Running<'_>| {
         progress(what);
-        let (options, fault) = what.how(&settings.options, settings.truth, has_cache);
-        let interrupt = settings.interrupt.clone();
         let fits = |e: Error| match e {
             Error::ContextOverflow { prompt, answer, context } => theirs.wrong(format!(
                 "its passes have {} tokens, and the model's context {context}",
@@ -246,19 +260,12 @@ pub fn diagnose(
             )),
             e => e,
         };
-        match fault {
-            None => {
-                let mut model = Model::from_gguf(gguf.clone(), &options)?;
-                like(&mut model, &wanted, interrupt).map(Some).map_err(fits)
-            }
-            Some(fault) => {
-                let (mut model, applied) = Applied::open(gguf, &options, fault)?;
-                match like(&mut model, &wanted, interrupt) {
-                    // A model whose numbers overflow did not make theirs.
-                    Err(Error::Compute(ComputeError::NotFinite { .. })) => Ok(None),
-                    found => Ok(applied.changed().then_some(found?)),
-                }
-            }
+        let (mut model, applied) = what.open(gguf, &settings.options, settings.truth, has_cache)?;
+        match (like(&mut model, &wanted, settings.interrupt.clone()), applied) {
+            // A model whose numbers overflow did not make theirs.
+            (Err(Error::Compute(ComputeError::NotFinite { .. })), Some(_)) => Ok(None),
+            (found, Some(applied)) => found.map(|found| applied.changed().then_some(found)).map_err(fits),
+            (found, None) => found.map(Some).map_err(fits),
         }
     };
     judge(theirs, &faults, &subject, &mut run)
@@ -295,7 +302,7 @@ impl Subject {
     fn kinds(&self) -> Vec<Rounding> {
         let told = |r: &Rounding| {
             let finer = *r != Rounding::F32 || self.truth == Precision::F64;
-            finer && (self.has_cache || !r.is_of_cache()) && self.known.is_none_or(|k| k == *r)
+            finer && r.is_in(self.has_cache) && self.known.is_none_or(|k| k == *r)
         };
         Rounding::ALL.into_iter().filter(told).collect()
     }

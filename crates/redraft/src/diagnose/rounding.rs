@@ -1,11 +1,13 @@
 //! The kinds of rounding that honest programs do.
 
+use redraft_compute::op::Flash;
 use redraft_compute::{KvType, Numerics, Precision};
 use serde::Serialize;
 
 use super::LIMIT;
 use super::error::Apart;
 use crate::LoadOptions;
+use crate::arch::Angles;
 
 /// A kind of rounding that honest programs do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -13,16 +15,19 @@ pub enum Rounding {
     /// f32 throughout.
     #[serde(rename = "f32")]
     F32,
-    /// f32 with keys and values in f16, in models that have a cache.
+    /// f32 with keys and values in f16: those of a cache, or of the pass as flash attention takes them.
     #[serde(rename = "kv-f16")]
     KvF16,
     /// f32 with keys and values in blocks of 8 bits, in models that have a cache.
     #[serde(rename = "kv-i8")]
     KvI8,
-    /// llama.cpp's: activations of 8 bits beside quantized weights and of 16 bits beside those of 16, keys and values
-    /// in f16.
+    /// llama.cpp's: activations of 8 bits beside quantized weights and of 16 bits beside those of 16; where there is a cache,
+    /// keys and values in f16.
     #[serde(rename = "llamacpp")]
     LlamaCpp,
+    /// The same with its flash attention, in models without a cache: queries, keys and values in f16, and sums of values.
+    #[serde(rename = "llamacpp-fa")]
+    LlamaCppFa,
     /// The same with keys and values in blocks of 8 bits, in models that have a cache.
     #[serde(rename = "llamacpp-kv-i8")]
     LlamaCppKvI8,
@@ -33,30 +38,37 @@ pub enum Rounding {
 
 impl Rounding {
     /// From the finest to the coarsest.
-    pub const ALL: [Rounding; 6] = [
+    pub const ALL: [Rounding; 7] = [
         Rounding::F32,
         Rounding::KvF16,
         Rounding::KvI8,
         Rounding::LlamaCpp,
+        Rounding::LlamaCppFa,
         Rounding::LlamaCppKvI8,
         Rounding::Bf16,
     ];
 
-    /// `f32`, `kv-f16`, `kv-i8`, `llamacpp`, `llamacpp-kv-i8`, `bf16`.
+    /// `f32`, `kv-f16`, `kv-i8`, `llamacpp`, `llamacpp-fa`, `llamacpp-kv-i8`, `bf16`.
     pub fn name(self) -> &'static str {
         match self {
             Rounding::F32 => "f32",
             Rounding::KvF16 => "kv-f16",
             Rounding::KvI8 => "kv-i8",
             Rounding::LlamaCpp => "llamacpp",
+            Rounding::LlamaCppFa => "llamacpp-fa",
             Rounding::LlamaCppKvI8 => "llamacpp-kv-i8",
             Rounding::Bf16 => "bf16",
         }
     }
 
-    /// Whether it is one of a cache alone: without a cache it is another kind.
-    pub fn is_of_cache(self) -> bool {
-        matches!(self, Rounding::KvF16 | Rounding::KvI8 | Rounding::LlamaCppKvI8)
+    /// Whether it is a kind of its own in models with a cache of keys and values, or without. Keys and values of 8 bits are of
+    /// caches; flash attention over a cache rounds as `llamacpp` does, whose cache is in f16.
+    pub fn is_in(self, has_cache: bool) -> bool {
+        match self {
+            Rounding::KvI8 | Rounding::LlamaCppKvI8 => has_cache,
+            Rounding::LlamaCppFa => !has_cache,
+            Rounding::F32 | Rounding::KvF16 | Rounding::LlamaCpp | Rounding::Bf16 => true,
+        }
     }
 
     /// How a model computes that rounds like this: with a cache of keys and values or without.
@@ -65,7 +77,7 @@ impl Rounding {
             Rounding::F32 => (Precision::F32, Numerics::Exact, KvType::F32),
             Rounding::KvF16 => (Precision::F32, Numerics::Exact, KvType::F16),
             Rounding::KvI8 => (Precision::F32, Numerics::Exact, KvType::I8),
-            Rounding::LlamaCpp => (Precision::F32, Numerics::Fast, KvType::F16),
+            Rounding::LlamaCpp | Rounding::LlamaCppFa => (Precision::F32, Numerics::Fast, KvType::F16),
             Rounding::LlamaCppKvI8 => (Precision::F32, Numerics::Fast, KvType::I8),
             Rounding::Bf16 => (Precision::Bf16, Numerics::Exact, KvType::F32),
         };
@@ -83,7 +95,7 @@ impl Rounding {
         match self {
             Rounding::F32 | Rounding::KvF16 | Rounding::KvI8 => 23,
             // Of blocks of 8 bits; of numbers of 16 it is more than enough to leave no border alone.
-            Rounding::LlamaCpp | Rounding::LlamaCppKvI8 | Rounding::Bf16 => 9,
+            Rounding::LlamaCpp | Rounding::LlamaCppFa | Rounding::LlamaCppKvI8 | Rounding::Bf16 => 9,
         }
     }
 
@@ -92,8 +104,21 @@ impl Rounding {
         match self {
             Rounding::F32 => &[],
             Rounding::KvF16 | Rounding::KvI8 | Rounding::LlamaCpp | Rounding::Bf16 => &[Rounding::F32],
-            Rounding::LlamaCppKvI8 => &[Rounding::F32, Rounding::LlamaCpp],
+            Rounding::LlamaCppFa | Rounding::LlamaCppKvI8 => &[Rounding::F32, Rounding::LlamaCpp],
         }
+    }
+
+    /// What honest programs do besides. The angles of rotary positions are in f32 in all kinds, since transformers and llama.cpp
+    /// compute them so: they are off by about `position * 2^-24`, which is more than three times all the rest of f32 from
+    /// about 200 tokens on. A run with exact angles in its place would be no second floor: an error that is added to the others,
+    /// and independent of them, makes the distance larger and not smaller.
+    pub(super) fn elsewhere(self, has_cache: bool) -> Elsewhere {
+        let flash = match self {
+            Rounding::KvF16 => Some(Flash::F32),
+            Rounding::LlamaCppFa => Some(Flash::F16),
+            _ => None,
+        };
+        Elsewhere { angles: Angles::F32, flash: flash.filter(|_| !has_cache) }
     }
 
     /// The smallest floor there is: the error of a number that is rounded once. Where a program of ours is exact by chance
@@ -107,10 +132,19 @@ impl Rounding {
             Rounding::F32 | Rounding::KvF16 | Rounding::KvI8 => {
                 2f64.powi(-24) * ((width as f64).sqrt() / 4.0).max(1.0)
             }
-            Rounding::LlamaCpp | Rounding::LlamaCppKvI8 => 2f64.powi(-12),
+            Rounding::LlamaCpp | Rounding::LlamaCppFa | Rounding::LlamaCppKvI8 => 2f64.powi(-12),
             Rounding::Bf16 => 2f64.powi(-9),
         }
     }
+}
+
+/// How programs elsewhere round where ours never do.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Elsewhere {
+    /// What angles of rotary positions are computed in.
+    pub(crate) angles: Angles,
+    /// Flash attention in passes without a cache.
+    pub(crate) flash: Option<Flash>,
 }
 
 /// How many times better than a kind of rounding theirs must be not to be of that kind, at the first tap that the kind moves or
@@ -118,19 +152,41 @@ impl Rounding {
 const TOO_GOOD: f64 = 10.0;
 
 /// Whether theirs is too good for a kind of rounding. Of each tap in execution order: their distance from the truth, that of an
-/// honest program, and the smallest floor there is. A tap is moved where the program is [`LIMIT`] times as far away as one of the
-/// kind that is `finer`: of what a cache rounds nothing comes before the cache.
+/// honest program, and the smallest floor there is. A tap tells where the kind is [`LIMIT`] times as far away as one that is
+/// `finer`: nothing that a cache rounds comes before the cache, and exact angles in the place of angles in f32 are no sign of other
+/// keys and values.
 pub(super) fn too_good(
     taps: impl Iterator<Item = (Apart, Apart, f64)>,
     finer: impl Iterator<Item = f64>,
 ) -> bool {
     let (mut n, mut better, mut first) = (0usize, 0usize, None);
     for ((theirs, honest, unit), finer) in taps.zip(finer) {
-        let here = theirs.median * TOO_GOOD < honest.median.max(unit);
+        let own = honest.median.max(unit);
+        let tells = own > LIMIT * finer;
+        let here = tells && theirs.median * TOO_GOOD < own;
         (n, better) = (n + 1, better + usize::from(here));
-        if honest.median > unit && honest.median > LIMIT * finer {
+        if tells && honest.median > unit {
             first = first.or(Some(here));
         }
     }
     first == Some(true) || 2 * better > n
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// At 2,000 tokens angles in f32 are ten times as far away as all else of f32.
+    #[test]
+    fn exact_angles_are_no_sign_of_other_keys_and_values() {
+        let apart = |x| Apart { median: x, worst: x };
+        let taps = |kqv_out: f64| {
+            [(2e-7, 3e-6), (2e-7, 3e-6), (kqv_out, 3e-4)].map(|(a, b)| (apart(a), apart(b), 2f64.powi(-24)))
+        };
+        let finer = || [3e-6, 3e-6, 3e-6].into_iter();
+        assert!(!too_good(taps(3e-4).into_iter(), finer()));
+        assert!(too_good(taps(3e-7).into_iter(), finer()), "f32 throughout");
+        // A program that is exact at most taps of a kind that rounds everywhere.
+        assert!(too_good(taps(3e-4).into_iter(), [0.0; 3].into_iter()));
+    }
 }

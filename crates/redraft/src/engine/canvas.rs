@@ -180,6 +180,7 @@ impl<'a> Sequences<'a> {
     fn run(&self, model: &mut Model, sink: &mut dyn TapSink) -> Result<Vec<CanvasResult>, Error> {
         let mut b = ProgramBuilder::batch(&model.weights, &self.segments);
         b.set_numerics(model.numerics);
+        b.set_flash(model.rounding.flash);
         let mistake = model.mistake.clone();
         b.set_rewrite(mistake.as_ref().and_then(|m| m.of_pass(Pass::Canvas)));
         let mut inputs = vec![InputData::Int(&self.ids)];
@@ -229,7 +230,10 @@ impl<'a> Sequences<'a> {
         let mut tables: Vec<Vec<f64>> = Vec::new();
         for s in &self.list {
             for _ in 0..1 + usize::from(s.guidance.is_some()) {
-                pass::append(&mut tables, model.arch.position_inputs(first(s), s.rows));
+                pass::append(
+                    &mut tables,
+                    model.arch.position_inputs(first(s), s.rows, model.rounding.angles),
+                );
             }
         }
         tables

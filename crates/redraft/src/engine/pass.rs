@@ -185,10 +185,11 @@ pub(super) fn prompts(
         let n_past = p.past.len();
         segments.push(Segment { n_past, rows: p.new.len() });
         let first = mistake.as_ref().map_or(n_past, |m| m.first_position(Pass::Prompt, n_past));
-        append(&mut tables, model.arch.position_inputs(first, p.new.len()));
+        append(&mut tables, model.arch.position_inputs(first, p.new.len(), model.rounding.angles));
     }
     let mut b = ProgramBuilder::batch(&model.weights, &segments);
     b.set_numerics(model.numerics);
+    b.set_flash(model.rounding.flash);
     b.set_rewrite(mistake.as_ref().and_then(|m| m.of_pass(Pass::Prompt)));
     let v = b.input("ids", 1, Kind::Int)?;
     let hidden = model.arch.prompt(&mut b, v)?;

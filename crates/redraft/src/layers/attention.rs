@@ -1,9 +1,10 @@
 //! Self-attention with grouped queries, per-head norms, biases and rotary positions, as an architecture needs them.
 
-use redraft_compute::math::rope_table;
+use redraft_compute::math::{rope_table, rope_table_f32};
 use redraft_compute::op::{Mask, RopeStyle};
 use redraft_compute::{AttentionSpec, ComputeError, ProgramBuilder, Val, WeightId};
 
+use crate::arch::Angles;
 use crate::weights::WeightLoader;
 
 /// One rotary scheme of a model: base, rotated channels, optional frequency factors.
@@ -19,8 +20,12 @@ pub(crate) struct Rotary {
 
 impl Rotary {
     /// The table `[rows, n_rot]` for positions `n_past..n_past + rows`.
-    pub(crate) fn table(&self, n_past: usize, rows: usize) -> Vec<f64> {
-        rope_table(n_past, rows, self.n_rot, self.base, self.n_rot, self.factors.as_deref())
+    pub(crate) fn table(&self, n_past: usize, rows: usize, angles: Angles) -> Vec<f64> {
+        let table = match angles {
+            Angles::Exact => rope_table,
+            Angles::F32 => rope_table_f32,
+        };
+        table(n_past, rows, self.n_rot, self.base, self.n_rot, self.factors.as_deref())
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
     SelfConditioning,
 };
 use crate::Error;
-use crate::arch::{Hyper, Noise, Reading, Shape, vocab_len};
+use crate::arch::{Angles, Hyper, Noise, Reading, Shape, vocab_len};
 use crate::sampler::PromptWindow;
 use crate::weights::WeightLoader;
 
@@ -166,8 +166,8 @@ impl Gemma4 {
     }
 
     /// Values of the RoPE tables, in the order in which [`stack`](Self::stack) declares them.
-    pub(crate) fn position_inputs(&self, n_past: usize, rows: usize) -> Vec<Vec<f64>> {
-        vec![self.rope_full.table(n_past, rows), self.rope_swa.table(n_past, rows)]
+    pub(crate) fn position_inputs(&self, n_past: usize, rows: usize, angles: Angles) -> Vec<Vec<f64>> {
+        vec![self.rope_full.table(n_past, rows, angles), self.rope_swa.table(n_past, rows, angles)]
     }
 
     /// Tokens that a sliding layer sees at most, the last ones; `None` where a layer sees all.

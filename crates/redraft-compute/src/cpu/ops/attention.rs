@@ -22,6 +22,7 @@ use crate::cpu::pool::Grid;
 use crate::cpu::table::Table;
 use crate::cpu::vector::{LANES, Row16};
 use crate::cpu::{Cpu, Cx};
+use crate::host::flash;
 use crate::op::Segment;
 use crate::{ComputeError, Val, op};
 
@@ -216,6 +217,10 @@ fn bands(o: &op::Attention, segment: Segment, threads: usize) -> Vec<usize> {
 }
 
 pub(crate) fn run(cpu: &mut Cpu, o: &op::Attention, cx: &mut Cx<'_>) -> Result<(), ComputeError> {
+    if let Some(flash) = o.flash {
+        flash::attention(o, flash, cx);
+        return Ok(());
+    }
     let mut out = cx.take_real(o.out);
     let inputs = [o.q, o.k, o.v];
     for (i, (segment, span)) in o.segments.spans().enumerate() {
