@@ -58,7 +58,7 @@ impl Kind {
     fn is_kind_of(self, path: &Path) -> anyhow::Result<bool> {
         let mut start = Vec::new();
         let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let len = file.metadata().map_or(0, |m| m.len());
+        let len = file.metadata().with_context(|| format!("cannot read {}", path.display()))?.len();
         file.take(4096).read_to_end(&mut start).with_context(|| format!("cannot read {}", path.display()))?;
         if start.is_empty() {
             return Ok(true);
@@ -66,7 +66,7 @@ impl Kind {
         let text = String::from_utf8_lossy(&start);
         Ok(match self {
             Kind::Recording => match start.split_first_chunk() {
-                Some((n, rest)) => rest.starts_with(b"{") && u64::from_le_bytes(*n) <= len - 8,
+                Some((n, rest)) => rest.starts_with(b"{") && u64::from_le_bytes(*n) <= len.saturating_sub(8),
                 None => false,
             },
             Kind::Imatrix => Gguf::open(path, &OpenOptions::default())

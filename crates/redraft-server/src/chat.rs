@@ -27,7 +27,8 @@ const ROLES: [&str; 5] = ["system", "developer", "user", "assistant", "tool"];
 
 /// Answers a request.
 pub(crate) async fn answer(app: Arc<App>, body: Value) -> Result<Response, ApiError> {
-    let (chat, stream) = read(body, &app.facts)?;
+    let facts = Arc::clone(&app.facts);
+    let (chat, stream) = aside(move || read(body, &facts)).await?;
     let places = app.places(chat.n)?;
     let facts = Arc::clone(&app.facts);
     // The places go along, so that no more is prepared at once than there are.
@@ -78,7 +79,12 @@ fn read(body: Value, facts: &Facts) -> Result<(Conversation, Stream), ApiError> 
     fields.only("modalities", &[serde_json::json!(["text"])])?;
     fields.finish()?;
     let (max_tokens, drafts) = (most.or(legacy), stream.drafts);
-    Ok((Conversation { messages, tools, thinking, held, max_tokens, n, drafts, common }, stream))
+    // The older name where nobody says the newer one: both are known.
+    let length = if most.is_some() { "max_completion_tokens" } else { "max_tokens" };
+    let history = "messages";
+    let conversation =
+        Conversation { messages, tools, thinking, held, max_tokens, n, drafts, common, length, history };
+    Ok((conversation, stream))
 }
 
 /// What both of OpenAI's older ways to ask for text have.

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::app::App;
 use crate::chat::{MOST_CHOICES, openai};
 use crate::conversation::Common;
-use crate::error::ApiError;
+use crate::error::{ApiError, Names};
 use crate::facts::Facts;
 use crate::fields::{Drafts, Fields, Stream};
 use crate::openai::OpenAi;
@@ -19,6 +19,9 @@ use crate::worker::Work;
 
 /// Most likely tokens that are told beside each token at most.
 const MOST_LOGPROBS: usize = 5;
+
+/// What errors speak of; replies are held to nothing here.
+const NAMES: Names = Names { length: "max_tokens", history: "prompt", language: None };
 
 /// What the text is.
 enum Prompt {
@@ -38,7 +41,8 @@ struct Completion {
 
 /// Answers a request.
 pub(crate) async fn answer(app: Arc<App>, body: Value) -> Result<Response, ApiError> {
-    let completion = Completion::read(body, &app.facts)?;
+    let facts = Arc::clone(&app.facts);
+    let completion = aside(move || Completion::read(body, &facts)).await?;
     let places = app.places(completion.n)?;
     let (stream, facts) = (completion.stream, Arc::clone(&app.facts));
     let made = aside(move || Ok((completion.works(&facts)?, places)));
@@ -93,7 +97,8 @@ impl Completion {
         let tokenizer = &facts.tokenizer;
         let (prompt, text) = match prompt {
             Prompt::Text(text) => {
-                let ids = tokenizer.encode_raw_prompt(&text, Specials::Text).map_err(redraft::Error::from)?;
+                let ids = tokenizer.encode_raw_prompt(&text, Specials::Text);
+                let ids = ids.map_err(|e| ApiError::of(e.into(), NAMES))?;
                 (ids, text)
             }
             Prompt::Ids(ids) => {
@@ -105,7 +110,8 @@ impl Completion {
             None => None,
             Some(suffix) => {
                 let segments = [Segment::Text(text.clone()), Segment::Gap(None), Segment::Text(suffix)];
-                Some(Template::new(tokenizer, Vec::new(), &segments, Specials::Text)?)
+                let template = Template::new(tokenizer, Vec::new(), &segments, Specials::Text);
+                Some(template.map_err(|e| ApiError::of(e, NAMES))?)
             }
         };
         let prompt = fill.as_ref().map_or(prompt, |template| template.prompt().to_vec());
@@ -124,6 +130,7 @@ impl Completion {
             drafts: if fill.is_none() { stream.drafts } else { Drafts::None },
             chat: false,
             fill: fill.clone(),
+            names: NAMES,
         });
         Ok((works, if echo { text } else { String::new() }))
     }

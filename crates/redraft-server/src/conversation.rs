@@ -2,11 +2,11 @@
 
 use axum::http::StatusCode;
 use redraft::chat::Message;
-use redraft::constrain::{ConstrainError, Function, Language, ToolCalls};
+use redraft::constrain::{Function, Language, ToolCalls};
 use redraft::sampler::SamplerSpec;
 use serde_json::Value;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, Names};
 use crate::facts::Facts;
 use crate::fields::{Drafts, Fields, Sampling};
 use crate::worker::Work;
@@ -65,30 +65,41 @@ pub(crate) struct Conversation {
     pub(crate) n: usize,
     pub(crate) drafts: Drafts,
     pub(crate) common: Common,
+    /// What the API calls the length of an answer, and its history.
+    pub(crate) length: &'static str,
+    pub(crate) history: &'static str,
 }
 
 impl Conversation {
-    /// Makes a prompt of the messages, and compiles the form of the reply.
-    pub(crate) fn works(self, facts: &Facts) -> Result<Vec<Work>, ApiError> {
+    /// What the request calls the fields that errors speak of.
+    fn names(&self) -> Names {
+        let language = self.held.as_ref().map(|h| h.field);
+        Names { length: self.length, history: self.history, language }
+    }
+
+    /// The prompt that the messages make.
+    pub(crate) fn prompt(&mut self, facts: &Facts) -> Result<Vec<u32>, ApiError> {
+        let names = self.names();
+        let failed = |e: redraft::Error| ApiError::of(e, names);
         let mut options = facts.options.clone();
         options.enable_thinking = self.thinking;
-        let mut prompt = facts.template.render(&self.messages, &options).map_err(redraft::Error::from)?;
-        if let Some(tools) = self.tools {
+        let mut prompt = facts.template.render(&self.messages, &options).map_err(|e| failed(e.into()))?;
+        if let Some(tools) = self.tools.take() {
             options.tools = Some(tools);
-            let with = facts.template.render(&self.messages, &options).map_err(redraft::Error::from)?;
+            let with = facts.template.render(&self.messages, &options).map_err(|e| failed(e.into()))?;
             if with == prompt {
                 return Err(ApiError::field("tools", "the chat template of this model leaves tools out"));
             }
             prompt = with;
         }
-        let prompt = facts.tokenizer.encode_prompt(&prompt).map_err(redraft::Error::from)?;
-        let compile = |Held { language, field }| {
-            facts.constraint(language).map_err(|e| match e {
-                redraft::Error::Constrain(e @ ConstrainError::Calls { .. }) => ApiError::field("tools", e),
-                redraft::Error::Constrain(e) => ApiError::field(field, e),
-                other => other.into(),
-            })
-        };
+        facts.tokenizer.encode_prompt(&prompt).map_err(|e| failed(e.into()))
+    }
+
+    /// Makes a prompt of the messages, and compiles the form of the reply.
+    pub(crate) fn works(mut self, facts: &Facts) -> Result<Vec<Work>, ApiError> {
+        let names = self.names();
+        let prompt = self.prompt(facts)?;
+        let compile = |held: Held| facts.constraint(held.language).map_err(|e| ApiError::of(e, names));
         let constraint = self.held.map(compile).transpose()?;
         let (max_tokens, drafts) = (self.max_tokens, self.drafts);
         Ok(self.common.works(self.n, |seed, common| Work {
@@ -104,6 +115,7 @@ impl Conversation {
             drafts,
             chat: true,
             fill: None,
+            names,
         }))
     }
 }

@@ -5,6 +5,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use redraft::Error;
 use redraft::compute::ComputeError;
+use redraft::constrain::ConstrainError;
 use serde_json::{Value, json};
 
 /// Seconds after which a client that was turned away may try again.
@@ -45,6 +46,11 @@ impl ApiError {
     /// The server ends.
     pub(crate) fn closing() -> ApiError {
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down").code("shutting_down")
+    }
+
+    /// Whether it says that the server ends.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.code == Some("shutting_down")
     }
 
     /// The answer took too long.
@@ -88,16 +94,34 @@ impl IntoResponse for ApiError {
     }
 }
 
-impl From<Error> for ApiError {
-    fn from(e: Error) -> ApiError {
+/// What a request calls the fields that errors of the engine speak of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Names {
+    /// How long an answer may be.
+    pub(crate) length: &'static str,
+    /// What the prompt is made of.
+    pub(crate) history: &'static str,
+    /// What the reply must be, where it must be anything.
+    pub(crate) language: Option<&'static str>,
+}
+
+impl ApiError {
+    /// An error of the engine, told to whoever asked with fields of these names.
+    pub(crate) fn of(e: Error, names: Names) -> ApiError {
         match e {
-            Error::Request { ref what, .. } => {
+            Error::Request { what, expected, found } => {
+                let what = match what.as_str() {
+                    "max_tokens" => names.length.to_owned(),
+                    "prompt" => names.history.to_owned(),
+                    _ => what,
+                };
                 // Sentences begin with the field; only a name alone is one.
                 let param = what.chars().all(|c| c.is_ascii_alphanumeric() || c == '_').then(|| what.clone());
+                let e = Error::Request { what, expected, found };
                 ApiError { param, ..ApiError::new(StatusCode::BAD_REQUEST, e.to_string()) }
             }
             Error::ContextOverflow { prompt, answer, context } => ApiError::field(
-                "max_tokens",
+                names.length,
                 format!(
                     "the prompt has {prompt} tokens and the answer up to {answer}, together more than the context of \
                      {context}"
@@ -106,19 +130,26 @@ impl From<Error> for ApiError {
             .code("context_length_exceeded"),
             Error::Memory { .. } | Error::Compute(ComputeError::OutOfMemory { .. }) => ApiError::new(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "not enough memory for an answer of this length: shorten the prompt or lower max_tokens",
+                format!(
+                    "not enough memory for an answer of this length: shorten the prompt or lower {}",
+                    names.length
+                ),
             )
             .code("out_of_memory"),
-            Error::Chat(e) => ApiError::field("messages", e),
-            Error::Constrain(redraft::constrain::ConstrainError::TooShort { needed, available }) => {
+            Error::Chat(e) => ApiError::field(names.history, e),
+            Error::Constrain(ConstrainError::TooShort { needed, available }) => {
                 ApiError::field(
-                    "max_tokens",
+                    names.length,
                     format!("the shortest reply of that form has {needed} tokens, found {available}"),
                 )
             }
-            Error::Constrain(e) => ApiError::new(StatusCode::BAD_REQUEST, e.to_string()),
+            Error::Constrain(e @ ConstrainError::Calls { .. }) => ApiError::field("tools", e),
+            Error::Constrain(e) => match names.language {
+                Some(name) => ApiError::field(name, e),
+                None => ApiError::new(StatusCode::BAD_REQUEST, e.to_string()),
+            },
             Error::Fill(e) => ApiError::field("suffix", e),
-            Error::Tokenizer(e) => ApiError::new(StatusCode::BAD_REQUEST, e.to_string()),
+            Error::Tokenizer(e) => ApiError::field(names.history, e),
             Error::Interrupted | Error::Compute(ComputeError::Interrupted) => ApiError::closing(),
             _ => ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the model could not compute this answer"),
         }
@@ -132,12 +163,23 @@ mod tests {
     #[test]
     fn files_stay_unnamed_and_fields_are_named() {
         let source = std::io::Error::from(std::io::ErrorKind::NotFound);
-        let io = ApiError::from(Error::Io { path: "/secret/model.gguf".into(), source });
+        let names = Names { length: "max_output_tokens", history: "input", language: Some("text.format") };
+        let of = |e: Error| ApiError::of(e, names);
+        let io = of(Error::Io { path: "/secret/model.gguf".into(), source });
         assert_eq!(io.status, StatusCode::INTERNAL_SERVER_ERROR);
         assert!(!io.body().to_string().contains("secret"));
         let steps = Error::Request { what: "steps".into(), expected: "1".into(), found: "0".into() };
-        assert_eq!(ApiError::from(steps).param.as_deref(), Some("steps"));
-        let e = ApiError::from(Error::ContextOverflow { prompt: 3, answer: 4, context: 5 });
-        assert_eq!((e.param.as_deref(), e.code), (Some("max_tokens"), Some("context_length_exceeded")));
+        assert_eq!(of(steps).param.as_deref(), Some("steps"));
+        let e = of(Error::ContextOverflow { prompt: 3, answer: 4, context: 5 });
+        assert_eq!(
+            (e.param.as_deref(), e.code),
+            (Some("max_output_tokens"), Some("context_length_exceeded"))
+        );
+        let zero = Error::Request { what: "max_tokens".into(), expected: "1".into(), found: "0".into() };
+        assert_eq!(of(zero).message, "max_output_tokens: expected 1, found 0");
+        let param = |e: ConstrainError| of(e.into()).param.unwrap();
+        assert_eq!(param(ConstrainError::Empty), "text.format");
+        assert_eq!(param(ConstrainError::Calls { problem: "x".into() }), "tools");
+        assert_eq!(param(ConstrainError::TooShort { needed: 2, available: 1 }), "max_output_tokens");
     }
 }

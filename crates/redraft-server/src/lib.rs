@@ -1,4 +1,4 @@
-//! HTTP server for one model: chat completions, completions with infilling, models, metrics, one page.
+//! HTTP server for one model: chat completions, completions with infilling, messages, responses, models, metrics, one page.
 //!
 //! [`Server`] listens on an address; [`Local`] answers the same requests for this process, without a network.
 //!

@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 
 use crate::app::App;
 use crate::chat::MOST_CHOICES;
+use crate::error::ApiError;
 use crate::facts::Facts;
 use crate::worker::{Message, Worker};
 use crate::{Config, ServerError, routes, runtime};
@@ -122,9 +123,9 @@ impl Local {
                     }
                 }
                 let Some(done) = flying.join_next().await else { return Ok(()) };
-                let (tag, answer) = done.map_err(|_| ServerError::Panicked)?;
+                let (tag, (answer, is_closing)) = done.map_err(|_| ServerError::Panicked)?;
                 // Nobody ends this but its owner.
-                if answer.body["error"]["code"] == "shutting_down" {
+                if is_closing {
                     return Err(ServerError::Panicked.into());
                 }
                 client.answered(tag, answer)?;
@@ -181,7 +182,7 @@ impl Reader {
     /// # Errors
     /// What a client would be told.
     pub fn prompts(&mut self, path: &str, body: Vec<u8>) -> Result<Vec<Vec<u32>>, Answer> {
-        let answer = self.runtime.block_on(answer(&self.service, path, body));
+        let (answer, _) = self.runtime.block_on(answer(&self.service, path, body));
         let prompts = std::mem::take(&mut *self.prompts.lock().unwrap_or_else(PoisonError::into_inner));
         if prompts.is_empty() { Err(answer) } else { Ok(prompts) }
     }
@@ -197,27 +198,53 @@ impl Drop for Reader {
     }
 }
 
+/// The answer, and whether it says that the thread of the model has ended, which not every form of bodies does.
 fn answer(
     service: &TowerToHyperService<Router>,
     path: &str,
     body: Vec<u8>,
-) -> impl Future<Output = Answer> + Send + 'static {
+) -> impl Future<Output = (Answer, bool)> + Send + 'static {
     let request = Request::post(path).header(header::CONTENT_TYPE, "application/json").body(Body::from(body));
     let answered = request.map(|request| service.call(request));
     async move {
         let failed = |message: &str| Answer {
             status: StatusCode::INTERNAL_SERVER_ERROR.as_u16(),
-            body: crate::error::ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, message).body(),
+            body: ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, message).body(),
         };
-        let Ok(answered) = answered else { return failed("this is no path") };
+        let Ok(answered) = answered else { return (failed("this is no path"), false) };
         let Ok(response) = answered.await;
+        let is_closing = response.extensions().get::<ApiError>().is_some_and(ApiError::is_closing);
         let status = response.status().as_u16();
-        match to_bytes(response.into_body(), usize::MAX).await {
+        let answer = match to_bytes(response.into_body(), usize::MAX).await {
             Ok(bytes) => match serde_json::from_slice(&bytes) {
                 Ok(body) => Answer { status, body },
                 Err(_) => failed("the answer is no JSON: a stream was asked for"),
             },
             Err(_) => failed("the answer broke off"),
-        }
+        };
+        (answer, is_closing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_end_of_the_model_is_told_in_every_form() {
+        let model = Model::embedded(&redraft::LoadOptions::default()).unwrap();
+        let facts = Facts::new(&model, None).unwrap();
+        let (app, inbox) = App::new(facts, (Config::default(), false));
+        let service = TowerToHyperService::new(routes::router(&app));
+        let body = json!({"messages": [{"role": "user", "content": "x"}], "max_tokens": 2});
+        let closed = |path: &str, body: &Value| {
+            runtime().unwrap().block_on(answer(&service, path, body.to_string().into_bytes())).1
+        };
+        assert!(!closed("/v1/messages", &json!({})));
+        drop(inbox);
+        assert!(closed("/v1/messages", &body) && closed("/v1/chat/completions", &body));
+        assert!(!closed("/v1/messages", &json!({})));
     }
 }

@@ -24,7 +24,8 @@ const MOST_STOPS: usize = 16;
 
 /// Answers a request.
 pub(crate) async fn answer(app: Arc<App>, body: Value) -> Result<Response, ApiError> {
-    let (conversation, stream) = read(body, &app.facts, true)?;
+    let facts = Arc::clone(&app.facts);
+    let (conversation, stream) = aside(move || read(body, &facts, true)).await?;
     let places = app.places(1)?;
     let facts = Arc::clone(&app.facts);
     let (works, places) = aside(move || Ok((conversation.works(&facts)?, places))).await?;
@@ -42,12 +43,12 @@ pub(crate) async fn answer(app: Arc<App>, body: Value) -> Result<Response, ApiEr
 
 /// Counts the tokens of a prompt.
 pub(crate) async fn count(app: Arc<App>, body: Value) -> Result<Response, ApiError> {
-    let (conversation, _) = read(body, &app.facts, false)?;
+    let facts = Arc::clone(&app.facts);
+    let (mut conversation, _) = aside(move || read(body, &facts, false)).await?;
     let places = app.places(1)?;
     let facts = Arc::clone(&app.facts);
-    let (works, _) = aside(move || Ok((conversation.works(&facts)?, places))).await?;
-    let n = works.first().map_or(0, |w| w.prompt.len());
-    Ok(Json(json!({"input_tokens": n})).into_response())
+    let (prompt, _) = aside(move || Ok((conversation.prompt(&facts)?, places))).await?;
+    Ok(Json(json!({"input_tokens": prompt.len()})).into_response())
 }
 
 /// Reads a request, and whether it wants a stream. `answers`: it has the fields that say something of the answer.
@@ -97,7 +98,18 @@ fn read(body: Value, facts: &Facts, answers: bool) -> Result<(Conversation, bool
     }
     fields.finish()?;
     Ok((
-        Conversation { messages, tools, thinking, held, max_tokens, n: 1, drafts: Drafts::None, common },
+        Conversation {
+            messages,
+            tools,
+            thinking,
+            held,
+            max_tokens,
+            n: 1,
+            drafts: Drafts::None,
+            common,
+            length: "max_tokens",
+            history: "messages",
+        },
         stream,
     ))
 }

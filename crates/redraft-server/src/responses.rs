@@ -1,5 +1,6 @@
 //! `POST /v1/responses`, in the form of OpenAI's API of that name, without anything that the server would have to keep.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::body::Bytes;
@@ -33,10 +34,14 @@ fn repeated() -> [(&'static str, Value); 9] {
 
 /// Answers a request.
 pub(crate) async fn answer(app: Arc<App>, body: Value) -> Result<Response, ApiError> {
-    let repeated = repeated().map(|(name, neutral)| {
-        (name.to_owned(), body.get(name).filter(|v| !v.is_null()).cloned().unwrap_or(neutral))
-    });
-    let (conversation, stream) = read(body, &app.facts)?;
+    let facts = Arc::clone(&app.facts);
+    let reading = move || {
+        let repeated = repeated().map(|(name, neutral)| {
+            (name.to_owned(), body.get(name).filter(|v| !v.is_null()).cloned().unwrap_or(neutral))
+        });
+        Ok((repeated, read(body, &facts)?))
+    };
+    let (repeated, (conversation, stream)) = aside(reading).await?;
     let places = app.places(1)?;
     let facts = Arc::clone(&app.facts);
     let (works, places) = aside(move || Ok((conversation.works(&facts)?, places))).await?;
@@ -72,8 +77,9 @@ fn read(body: Value, facts: &Facts) -> Result<(Conversation, bool), ApiError> {
     match fields.take("input") {
         Some(Value::String(text)) => messages.push(Message::new("user", text.as_str())),
         Some(Value::Array(all)) if !all.is_empty() => {
+            let mut names = BTreeMap::new();
             for (i, item) in all.into_iter().enumerate() {
-                add(&mut messages, Fields::new(item, &format!("input[{i}]"))?)?;
+                add((&mut messages, &mut names), Fields::new(item, &format!("input[{i}]"))?)?;
             }
         }
         _ => return Err(fields.error("input", "expected a text or a list of at least one item")),
@@ -104,6 +110,8 @@ fn read(body: Value, facts: &Facts) -> Result<(Conversation, bool), ApiError> {
             n: 1,
             drafts: Drafts::None,
             common,
+            length: "max_output_tokens",
+            history: "input",
         },
         stream,
     ))
@@ -184,8 +192,12 @@ fn tool(mut fields: Fields) -> Result<Tool, ApiError> {
     Ok(Tool { function: Function { name, parameters }, shown, strict })
 }
 
-/// Adds an item of `input`; calls belong to the message of the assistant before them, as templates have it.
-fn add(messages: &mut Vec<Message>, mut item: Fields) -> Result<(), ApiError> {
+/// Adds an item of `input`; calls belong to the message of the assistant before them, as templates have it. `names`: of the calls so
+/// far, by id.
+fn add(
+    (messages, names): (&mut Vec<Message>, &mut BTreeMap<String, String>),
+    mut item: Fields,
+) -> Result<(), ApiError> {
     let kind = item.string("type")?;
     item.string("id")?;
     item.only("status", &["completed".into(), "incomplete".into(), "in_progress".into()])?;
@@ -209,6 +221,7 @@ fn add(messages: &mut Vec<Message>, mut item: Fields) -> Result<(), ApiError> {
             })?;
             let function = json!({"name": name, "arguments": arguments.unwrap_or_default()});
             let call = json!({"id": id, "type": "function", "function": function});
+            names.insert(id, name);
             match messages.last_mut().filter(|m| m.role == "assistant") {
                 Some(Message { tool_calls: Some(Value::Array(calls)), .. }) => calls.push(call),
                 Some(message) => message.tool_calls = Some(json!([call])),
@@ -220,9 +233,7 @@ fn add(messages: &mut Vec<Message>, mut item: Fields) -> Result<(), ApiError> {
         }
         Some("function_call_output") => {
             let id = item.string("call_id")?.ok_or_else(|| item.error("call_id", "expected a string"))?;
-            let mut calls = messages.iter().filter_map(|m| m.tool_calls.as_ref()?.as_array()).flatten();
-            let called = calls.rfind(|c| c["id"] == id.as_str());
-            let name = called.and_then(|c| c["function"]["name"].as_str()).map(str::to_owned);
+            let name = names.get(&id).cloned();
             let name = name.ok_or_else(|| item.error("call_id", "no function_call before it has this id"))?;
             let output = item.string("output")?.ok_or_else(|| item.error("output", "expected a string"))?;
             let message = Message::new("tool", output.as_str());

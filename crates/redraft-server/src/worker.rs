@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use redraft::arch::{Reading, Shape};
 use redraft::chat::{AnswerParser, Delta, ToolCall};
+use redraft::compute::ComputeError;
 use redraft::constrain::Constraint;
 use redraft::engine::{
     Batch, BlockCache, CanvasReport, Digests, Event, Finished, Generation, Given, JobId, MemoryEstimate,
@@ -25,7 +26,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::Config;
 use crate::app::App;
 use crate::draft::Draft;
-use crate::error::ApiError;
+use crate::error::{ApiError, Names};
 use crate::facts::Facts;
 use crate::fields::Drafts;
 use crate::metrics::Metrics;
@@ -56,6 +57,8 @@ pub(crate) struct Work {
     pub(crate) chat: bool,
     /// A text with one gap, which is the answer.
     pub(crate) fill: Option<Template>,
+    /// Of the fields that errors speak of.
+    pub(crate) names: Names,
 }
 
 /// What a client hears of its answer. The first one says whether there will be an answer.
@@ -279,7 +282,7 @@ impl Worker {
                     Some(Ended::Late) => job.tell(Update::Failed(ApiError::timeout())),
                     None => {
                         self.metrics.rejected("request");
-                        job.tell(Update::Failed(e.into()));
+                        job.tell(Update::Failed(ApiError::of(e, job.work.names)));
                     }
                 },
             }
@@ -289,6 +292,7 @@ impl Worker {
     /// Begins an answer.
     #[allow(clippy::result_large_err, reason = "the job goes back to where it came from")]
     fn begin(&mut self, job: Box<Job>) -> Result<Running, (Box<Job>, Refused)> {
+        let alone = self.running.is_empty();
         let asked = self.request(&job.work).and_then(|request| Ok((self.room(&request)?, request)));
         let (kv_bytes, request) = match asked {
             Ok((Some(kv_bytes), request)) => (kv_bytes, request),
@@ -297,7 +301,7 @@ impl Worker {
         };
         let mut session = match self.pool.take(&mut self.model, &request.prompt) {
             Ok(session) => session,
-            Err(e) => return Err((job, Refused::Error(e))),
+            Err(e) => return Err((job, Refused::of(e, alone))),
         };
         let draws = Philox { seed: job.work.seed, vocab_len: self.facts.shape.vocab_len as u32 };
         let (request, lengths) = match &job.work.fill {
@@ -308,7 +312,7 @@ impl Worker {
                 }
                 Err(e) => {
                     self.pool.give(&mut self.model, session);
-                    return Err((job, Refused::Error(e)));
+                    return Err((job, Refused::of(e, alone)));
                 }
             },
         };
@@ -327,7 +331,7 @@ impl Worker {
         match self.batch.join(&mut self.model, session, request, draws) {
             Err((session, e)) => {
                 self.pool.give(&mut self.model, session);
-                Err((job, Refused::Error(e)))
+                Err((job, Refused::of(e, alone)))
             }
             Ok(id) => Ok(Running {
                 id,
@@ -439,6 +443,18 @@ enum Refused {
     Error(Error),
 }
 
+impl Refused {
+    /// Memory that is missing comes back where others end. `alone`: there are none.
+    fn of(e: Error, alone: bool) -> Refused {
+        match e {
+            Error::Memory { .. } | Error::Compute(ComputeError::OutOfMemory { .. }) if !alone => {
+                Refused::NoRoom
+            }
+            e => Refused::Error(e),
+        }
+    }
+}
+
 /// Bytes of the raw logits of a canvas, in the backend and as they are shown, twice.
 fn raw_logits_bytes(shape: &Shape, answer: usize) -> u64 {
     let rows = if shape.reading == Reading::Whole { answer } else { shape.canvas_len };
@@ -526,7 +542,7 @@ impl Running {
                         metrics.rejected("timeout");
                         self.job.tell(Update::Failed(ApiError::timeout()));
                     }
-                    None => self.job.tell(Update::Failed(e.into())),
+                    None => self.job.tell(Update::Failed(ApiError::of(e, self.job.work.names))),
                 };
             }
         };
@@ -568,5 +584,18 @@ impl Running {
             canvases,
             digests,
         })));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_others_have_is_waited_for() {
+        let memory = || Error::Compute(ComputeError::OutOfMemory { what: "x".into(), bytes: 1 });
+        assert!(matches!(Refused::of(memory(), false), Refused::NoRoom));
+        assert!(matches!(Refused::of(memory(), true), Refused::Error(_)));
+        assert!(matches!(Refused::of(Error::Interrupted, false), Refused::Error(_)));
     }
 }

@@ -127,6 +127,9 @@ fn messages_are_answered_as_chats_are() {
     counted.as_object_mut().unwrap().remove("max_tokens");
     let n = post(address, "/v1/messages/count_tokens", &counted).json();
     assert_eq!(n, json!({"input_tokens": expected["usage"]["prompt_tokens"]}));
+    // What the reply must be is not compiled to count.
+    counted["output_config"] = json!({"format": {"type": "json_schema", "schema": {"oneOf": []}}});
+    assert_eq!(post(address, "/v1/messages/count_tokens", &counted).json(), n);
     counted["temperature"] = 1.into();
     assert_eq!(post(address, "/v1/messages/count_tokens", &counted).status, 400);
 

@@ -81,8 +81,10 @@ fn responses_are_answered_as_chats_are() {
     assert_eq!(cut["incomplete_details"], json!({"reason": "max_output_tokens"}));
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
     let format = json!({"type": "json_schema", "name": "x", "strict": true, "schema": schema});
-    let held =
-        send(address, &json!({"input": question, "max_output_tokens": 40, "text": {"format": format}}));
+    let held = send(
+        address,
+        &json!({"input": question, "max_output_tokens": 40, "text": {"format": format.clone()}}),
+    );
     let reply: Value =
         serde_json::from_str(held["output"][0]["content"][0]["text"].as_str().unwrap()).unwrap();
     assert!(reply["n"].is_i64());
@@ -112,7 +114,11 @@ fn responses_are_answered_as_chats_are() {
             "input[0].call_id",
         ),
         (json!({"input": [{"role": "user", "content": "x", "y": 1}]}), "input[0].y"),
+        (json!({"input": "x", "max_output_tokens": 100_000}), "max_output_tokens"),
+        (json!({"input": "x", "max_output_tokens": 1, "text": {"format": format}}), "max_output_tokens"),
     ];
+    let newer = json!({"messages": [{"role": "user", "content": "x"}], "max_completion_tokens": 100_000});
+    assert_eq!(chat(address, &newer).json()["error"]["param"], "max_completion_tokens");
     for (body, field) in cases {
         let refused = post(address, "/v1/responses", &body);
         assert_eq!((refused.status, &refused.json()["error"]["param"]), (400, &json!(field)), "{body}");

@@ -85,8 +85,8 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
     refuse_overwriting(&args.output, &[Some(&args.input), args.model.model.as_deref()])?;
     let shard = args.shard.unwrap_or(Shard::ALL);
     let mut plan = Plan::read(&args.input, shard)?;
-    let mut output = Output::open(&args.output, &mut plan)?;
     let Loaded { model, .. } = model::open(&args.model, Precision::F32, &stop, out)?;
+    let mut output = Output::open(&args.output, &mut plan)?;
     let settings = settings(&model, args.together.ctx);
     if output.torn() > 0 {
         out.note("the last line of the answers was not written to its end and is asked again");
@@ -147,11 +147,23 @@ fn tell(report: &Report, start: Instant, out: Out) -> anyhow::Result<()> {
     out.text(&format!("{text}\n"))
 }
 
-/// A digest of all that answers depend on beside the requests.
+/// Bytes at either end of a tensor that tell models apart.
+const SAMPLE: usize = 4096;
+
+/// A digest of what answers depend on beside the requests: of the model its header, the lengths of its files, and the ends of each
+/// tensor, since all of a large file takes long to read.
 fn settings(model: &Model, ctx: Option<usize>) -> u32 {
-    let all =
+    let options =
         format!("{} {} {} {ctx:?}", model.sha256_header(), model.numerics().name(), model.kv_type().name());
-    Sha256::digest(all).iter().take(4).fold(0, |n, &b| n << 8 | u32::from(b))
+    let mut sha = Sha256::new_with_prefix(options);
+    let gguf = model.gguf();
+    gguf.files().iter().for_each(|file| sha.update((file.bytes.len() as u64).to_le_bytes()));
+    for tensor in gguf.tensors() {
+        let bytes = gguf.tensor_bytes(tensor);
+        sha.update(&bytes[..bytes.len().min(SAMPLE)]);
+        sha.update(&bytes[bytes.len().saturating_sub(SAMPLE)..]);
+    }
+    sha.finalize().iter().take(4).fold(0, |n, &b| n << 8 | u32::from(b))
 }
 
 /// A run through the requests that are not answered.
@@ -169,12 +181,14 @@ struct Run<'a> {
 struct Tag {
     id: String,
     custom_id: Option<String>,
+    /// In the input, counted from 1.
+    line: usize,
 }
 
 impl Run<'_> {
     fn add(&mut self, tag: Tag, response: Option<Response>, error: Option<Problem>) -> anyhow::Result<()> {
-        let Tag { id, custom_id } = tag;
-        self.output.add(&Told { id, custom_id, response, error })?;
+        let Tag { id, custom_id, line } = tag;
+        self.output.add(Told { id, custom_id, response, error }, line)?;
         self.bar.set(self.output.lines);
         Ok(())
     }
@@ -194,7 +208,7 @@ impl Client for Run<'_> {
             if !planned.mine || planned.done {
                 continue;
             }
-            let tag = Tag { id: name(self.settings, digest), custom_id };
+            let tag = Tag { id: name(self.settings, digest), custom_id, line: number };
             match request {
                 Ok((url, body)) => {
                     return Ok(Some(Ask { path: url.into(), body: serde_json::to_vec(&body)?, tag }));

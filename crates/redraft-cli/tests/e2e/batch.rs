@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Done, command, json as run_json, redraft};
+use super::{Done, command, json as run_json, mini, redraft};
 
 /// A folder with a file of requests, and where answers go.
 struct Files {
@@ -246,6 +246,8 @@ fn lines_that_are_no_requests_are_told_and_the_others_answered() {
             &chat(json!({"custom_id": "url", "url": "/v1/embeddings"})),
             "url: expected /v1/chat/completions or",
         ),
+        (&chat(json!({"custom_id": "long", "method": "x".repeat(5000)})), "x… (5002 bytes)"),
+        (&chat(json!({"custom_id": "long-url", "url": "x".repeat(5000)})), "x… (5002 bytes)"),
         (&chat(json!({"custom_id": "body", "body": [1]})), "body: expected an object"),
         (&chat(json!({"custom_id": "more", "bodie": 1})), "bodie: this field is not supported"),
         (&chat(json!({"custom_id": "stream", "body": {"messages": [], "stream": true}})), "not streamed"),
@@ -271,7 +273,7 @@ fn lines_that_are_no_requests_are_told_and_the_others_answered() {
         );
         assert_eq!((&told["response"], &told["error"]["code"]), (&Value::Null, &json!("invalid_request")));
     }
-    assert!(all["13"]["custom_id"].is_null());
+    assert!(all["15"]["custom_id"].is_null());
     let refused = &all["refused"]["response"];
     assert_eq!(
         (&refused["status_code"], &refused["body"]["error"]["param"]),
@@ -292,10 +294,11 @@ fn requests_that_cannot_be_told_apart_are_refused_before_anything_runs() {
         ),
         (
             vec![with(json!("a")), json!({"method": "POST"}).to_string()],
-            "line 2: expected a custom_id that is a text, found none",
+            "line 2: expected a custom_id that is a text of at most 1024 bytes, found none",
         ),
-        (vec![with(json!(5))], "line 1: expected a custom_id that is a text, found 5"),
-        (vec![with(json!(""))], "line 1: expected a custom_id that is a text, found \"\""),
+        (vec![with(json!(5))], "line 1: expected a custom_id that is a text of at most 1024 bytes, found 5"),
+        (vec![with(json!("x".repeat(1025)))], "x… (1027 bytes)"),
+        (vec![with(json!(""))], "of at most 1024 bytes, found \"\""),
         (vec![String::new()], "has no requests"),
     ];
     for (lines, why) in cases {
@@ -342,6 +345,22 @@ fn answers_to_something_else_are_left_as_they_are() {
         "{}",
         done.err
     );
+    // The same header, another weight.
+    let (model, other) = (files.input.with_file_name("a.gguf"), files.input.with_file_name("b.gguf"));
+    fs::copy(mini(), &model).unwrap();
+    let gguf = redraft::gguf::Gguf::open(&model, &Default::default()).unwrap();
+    let mut bytes = gguf.bytes().to_vec();
+    bytes[gguf.tensor("token_embd.weight").unwrap().offset as usize + 40] ^= 1;
+    fs::write(&other, bytes).unwrap();
+    let path = files.output.with_file_name("models.jsonl");
+    let with = |model: &Path| redraft(&files.args(&path, &["-m", model.to_str().unwrap()]));
+    assert!(matches!(with(&model).code, Some(0 | 1)));
+    let before = fs::read(&path).unwrap();
+    assert!(matches!(with(&model).code, Some(0 | 1)));
+    let done = with(&other);
+    assert!(done.code == Some(2) && done.err.contains("answers of another model"), "{}", done.err);
+    assert_eq!(fs::read(&path).unwrap(), before);
+
     fs::write(&files.input, sums(2).join("\n").replace("seed", "sEEd")).unwrap();
     let done = files.run(&[]);
     assert!(done.code == Some(2) && done.err.contains("asks something else in the input"), "{}", done.err);

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::automaton::Node;
 use super::json::Style;
+use super::schema::Spent;
 use super::{ConstrainError, schema};
 use crate::chat::{CallForm, FORMATS, OutputFormat};
 use crate::tokenizer::Tokenizer;
@@ -16,6 +17,9 @@ use crate::tokenizer::Tokenizer;
 const OPEN: u8 = 0xf8;
 const CLOSE: u8 = 0xf9;
 const QUOTE: u8 = 0xfa;
+
+/// Functions at most.
+const MAX_FUNCTIONS: usize = 128;
 
 /// Calls of some tools.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,7 +47,7 @@ impl ToolCalls {
     ///
     /// # Errors
     /// [`ConstrainError::Calls`] for a format that does not exist, no function, a name that the format cannot write, arguments that
-    /// are no object; those of the schemas.
+    /// are no object; [`ConstrainError::TooLarge`]; those of the schemas, which are bounded together.
     pub(super) fn node(&self) -> Result<Node, ConstrainError> {
         let wrong = |problem: String| ConstrainError::Calls { problem };
         let format = FORMATS.iter().find(|f| f.name == self.format);
@@ -51,14 +55,19 @@ impl ToolCalls {
         if self.functions.is_empty() {
             return Err(wrong("expected at least one function".into()));
         }
-        let calls = self.functions.iter().map(|f| f.node(form)).collect::<Result<Vec<_>, _>>()?;
+        let found = self.functions.len();
+        if found > MAX_FUNCTIONS {
+            return Err(ConstrainError::TooLarge { what: "functions", found, limit: MAX_FUNCTIONS });
+        }
+        let mut spent = Spent::default();
+        let calls = self.functions.iter().map(|f| f.node(form, &mut spent)).collect::<Result<Vec<_>, _>>()?;
         let most = if self.several { None } else { Some(1) };
         Ok(Node::alt(calls).repeat(1, most))
     }
 }
 
 impl Function {
-    fn node(&self, form: &CallForm) -> Result<Node, ConstrainError> {
+    fn node(&self, form: &CallForm, spent: &mut Spent) -> Result<Node, ConstrainError> {
         let wrong = |problem: String| ConstrainError::Calls { problem };
         let Function { name, parameters } = self;
         if !(form.is_name)(name) {
@@ -73,7 +82,7 @@ impl Function {
                 return Err(wrong(format!("parameters of {name:?}: expected a schema of the type object")));
             }
         };
-        let arguments = schema::language_in(schema, Style::Bare(QUOTE)).map_err(|e| match e {
+        let arguments = schema::language_in(schema, Style::Bare(QUOTE), spent).map_err(|e| match e {
             ConstrainError::Schema { path, problem } => {
                 wrong(format!("parameters of {name:?}, {path}: {problem}"))
             }
@@ -190,6 +199,28 @@ mod tests {
         }
         assert!(!automaton.contains(&bytes("<call:f{a b:1,c:d:'n.\\',e:'q'}>")));
         assert!(!automaton.contains(&bytes("<call:f{a b:1,'c:d':'n.\\',e:null}>")));
+    }
+
+    #[test]
+    fn functions_share_what_bounds_a_schema() {
+        let members = |of: &dyn Fn(usize) -> Value| {
+            let all: Map<String, Value> = (0..100).map(|i| (format!("m{i}"), of(i))).collect();
+            json!({"type": "object", "properties": all})
+        };
+        // 101 schemas, a hundred times.
+        let mut schema = members(&|_| json!({"$ref": "#/$defs/d"}));
+        schema["$defs"] = json!({"d": members(&|_| json!({"type": "null"}))});
+        let function = ("f", Some(schema));
+        let found = |n: usize| calls(&vec![function.clone(); n], true).node().map(|_| ());
+        assert_eq!(found(1), Ok(()));
+        assert!(matches!(found(2), Err(ConstrainError::TooLarge { found, .. }) if found == (1 << 14) + 1));
+        let bytes = json!({"type": "object", "description": "x".repeat(schema::MAX_BYTES / 2)});
+        let found = |n: usize| calls(&vec![("f", Some(bytes.clone())); n], true).node().map(|_| ());
+        assert_eq!(found(1), Ok(()));
+        assert!(matches!(found(2), Err(ConstrainError::TooLarge { what: "bytes of JSON schema", .. })));
+        let found = |n: usize| calls(&vec![("f", None); n], true).node().map(|_| ());
+        assert_eq!(found(128), Ok(()));
+        assert_eq!(found(129), Err(ConstrainError::TooLarge { what: "functions", found: 129, limit: 128 }));
     }
 
     #[test]

@@ -83,33 +83,34 @@ const TIME: &str = r"^([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?(Z|[+-]([01]\d|
 /// # Errors
 /// [`ConstrainError::Schema`] with the path and the keyword of what is not supported or wrong; [`ConstrainError::TooLarge`].
 pub(super) fn language(schema: &Value) -> Result<Node, ConstrainError> {
-    language_in(schema, Style::Json)
+    language_in(schema, Style::Json, &mut Spent::default())
 }
 
-/// The language of a schema, in a style.
+/// What the schemas of one language have taken so far, together.
+#[derive(Debug, Default)]
+pub(super) struct Spent {
+    bytes: usize,
+    schemas: usize,
+    /// Parts of values and expressions, and steps that were taken to see which values of `enum` fit.
+    parts: usize,
+    work: usize,
+}
+
+/// The language of a schema, in a style. `spent`: by the schemas before it; what bounds one schema bounds all of them together.
 ///
 /// # Errors
 /// As [`language`].
-pub(super) fn language_in(schema: &Value, style: Style) -> Result<Node, ConstrainError> {
-    let bytes = schema.to_string().len();
-    if bytes > MAX_BYTES {
+pub(super) fn language_in(schema: &Value, style: Style, spent: &mut Spent) -> Result<Node, ConstrainError> {
+    spent.bytes = spent.bytes.saturating_add(schema.to_string().len());
+    if spent.bytes > MAX_BYTES {
         return Err(ConstrainError::TooLarge {
             what: "bytes of JSON schema",
-            found: bytes,
+            found: spent.bytes,
             limit: MAX_BYTES,
         });
     }
-    Reader {
-        root: schema,
-        path: Vec::new(),
-        references: Vec::new(),
-        schemas: 0,
-        parts: 0,
-        work: 0,
-        style,
-        any: any_in(style),
-    }
-    .schema(schema)
+    Reader { root: schema, path: Vec::new(), references: Vec::new(), spent, style, any: any_in(style) }
+        .schema(schema)
 }
 
 /// Any value of at most `DEPTH - 1` and `DEPTH` levels.
@@ -123,10 +124,7 @@ struct Reader<'a> {
     path: Vec<String>,
     /// References on the way.
     references: Vec<&'a str>,
-    schemas: usize,
-    /// Parts of values and expressions so far, and steps that were taken to see which values of `enum` fit.
-    parts: usize,
-    work: usize,
+    spent: &'a mut Spent,
     style: Style,
     /// Any value of at most `DEPTH - 1` and `DEPTH` levels, which all places share.
     any: [Node; 2],
@@ -163,11 +161,11 @@ impl<'a> Reader<'a> {
     }
 
     fn spend(&mut self, parts: usize) -> Result<(), ConstrainError> {
-        self.parts = self.parts.saturating_add(parts);
-        if self.parts > MAX_PARTS {
+        self.spent.parts = self.spent.parts.saturating_add(parts);
+        if self.spent.parts > MAX_PARTS {
             return Err(ConstrainError::TooLarge {
                 what: "parts of the values and expressions of the JSON schema, counted as often as they are referred to",
-                found: self.parts,
+                found: self.spent.parts,
                 limit: MAX_PARTS,
             });
         }
@@ -175,11 +173,11 @@ impl<'a> Reader<'a> {
     }
 
     fn schema(&mut self, schema: &'a Value) -> Result<Node, ConstrainError> {
-        self.schemas += 1;
-        if self.schemas > MAX_SCHEMAS {
+        self.spent.schemas += 1;
+        if self.spent.schemas > MAX_SCHEMAS {
             return Err(ConstrainError::TooLarge {
                 what: "parts of the JSON schema, counted as often as they are referred to",
-                found: self.schemas,
+                found: self.spent.schemas,
                 limit: MAX_SCHEMAS,
             });
         }
@@ -311,8 +309,8 @@ impl<'a> Reader<'a> {
             // Numbers are compared as such, however they are written.
             for t in all.into_iter().filter(|t| !["number", "integer"].contains(t)) {
                 let node = self.of_type(t, of)?;
-                self.work = self.work.saturating_add(bytes);
-                let automaton = match Automaton::spending(&node, &mut self.work) {
+                self.spent.work = self.spent.work.saturating_add(bytes);
+                let automaton = match Automaton::spending(&node, &mut self.spent.work) {
                     Err(ConstrainError::Empty) => None,
                     other => Some(other?),
                 };

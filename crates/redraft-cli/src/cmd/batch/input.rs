@@ -14,6 +14,9 @@ use sha2::{Digest as _, Sha256};
 /// Bytes of a line of either file at most: more than any model reads.
 pub(super) const LINE_BYTES: usize = 64 << 20;
 
+/// Bytes of a `custom_id` at most: a line of the output must hold it beside the answer.
+const ID_BYTES: usize = 1024;
+
 /// Where requests can go.
 const URLS: [&str; 2] = ["/v1/chat/completions", "/v1/completions"];
 
@@ -136,15 +139,20 @@ impl Lines {
             Err(e) => return Ok((None, Err(format!("not JSON: {e}")))),
         };
         match fields.shift_remove("custom_id") {
-            Some(Value::String(id)) if !id.is_empty() => Ok((Some(id), request(fields))),
+            Some(Value::String(id)) if (1..=ID_BYTES).contains(&id.len()) => Ok((Some(id), request(fields))),
             found => bail!(
-                "{}, line {}: expected a custom_id that is a text, found {}",
+                "{}, line {}: expected a custom_id that is a text of at most {ID_BYTES} bytes, found {}",
                 self.path.display(),
                 self.number,
-                found.map_or_else(|| "none".into(), |v| v.to_string())
+                found.map_or_else(|| "none".into(), |v| shown(&v))
             ),
         }
     }
+}
+
+/// The beginning of a value.
+fn shown(value: &Value) -> String {
+    Shown(&value.to_string()).to_string()
 }
 
 /// The request in the other fields of a line.
@@ -152,10 +160,10 @@ fn request(mut fields: Map<String, Value>) -> Result<(&'static str, Value), Stri
     let mut take = |name: &str| fields.shift_remove(name).unwrap_or_default();
     let (method, url, body) = (take("method"), take("url"), take("body"));
     if method != "POST" {
-        return Err(format!("method: expected \"POST\", found {method}"));
+        return Err(format!("method: expected \"POST\", found {}", shown(&method)));
     }
     let Some(url) = URLS.into_iter().find(|u| url == *u) else {
-        return Err(format!("url: expected {}, found {url}", URLS.join(" or ")));
+        return Err(format!("url: expected {}, found {}", URLS.join(" or "), shown(&url)));
     };
     if !body.is_object() {
         return Err("body: expected an object".into());

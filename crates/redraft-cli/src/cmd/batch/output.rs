@@ -191,12 +191,20 @@ impl Output {
         self.len - self.end
     }
 
-    /// Adds an answer.
+    /// Adds an answer to a line of the input; one that [`Output::open`] would not read again becomes an error that says so.
     ///
     /// # Errors
     /// It cannot be written; of its line nothing is left where that can be done.
-    pub(super) fn add(&mut self, told: &Told) -> anyhow::Result<()> {
-        let mut line = serde_json::to_vec(told)?;
+    pub(super) fn add(&mut self, mut told: Told, number: usize) -> anyhow::Result<()> {
+        let mut line = serde_json::to_vec(&told)?;
+        if line.len() > LINE_BYTES {
+            let found = line.len();
+            let message =
+                format!("line {number}: its answer has {found} bytes, at most {LINE_BYTES} are kept");
+            told.response = None;
+            told.error = Some(Problem { code: "answer_too_large".into(), message, line: number });
+            line = serde_json::to_vec(&told)?;
+        }
         line.push(b'\n');
         if let Err(e) = self.file.write_all(&line) {
             // Else the next run does it.
@@ -224,5 +232,31 @@ impl Output {
 
     fn about(&self) -> String {
         format!("cannot write {}", self.path.display())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::input::Shard;
+    use super::*;
+
+    #[test]
+    fn what_is_added_can_be_opened_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let (input, path) = (dir.path().join("in.jsonl"), dir.path().join("out.jsonl"));
+        std::fs::write(&input, "{\"custom_id\": \"a\"}\n").unwrap();
+        let mut plan = Plan::read(&input, Shard::ALL).unwrap();
+        let digest = plan.requests[&Key::of_id("a")].digest;
+        let mut output = Output::open(&path, &mut plan).unwrap();
+        output.begin(1).unwrap();
+        let body = Value::String("x".repeat(LINE_BYTES));
+        let response = Some(Response { status_code: 200, request_id: "r".into(), body });
+        let told = Told { id: name(1, digest), custom_id: Some("a".into()), response, error: None };
+        output.add(told, 1).unwrap();
+        assert_eq!((output.lines, output.answers), (1, 0));
+        drop(output);
+        assert!(std::fs::metadata(&path).unwrap().len() < 400);
+        let again = Output::open(&path, &mut Plan::read(&input, Shard::ALL).unwrap()).unwrap();
+        assert_eq!((again.lines, again.answers), (1, 0));
     }
 }
