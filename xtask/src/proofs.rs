@@ -92,8 +92,8 @@ pub(crate) fn schema(cases: &str) -> Result<()> {
         bail!("schemathesis is missing: pip install schemathesis");
     }
     let cases: u32 = cases.parse().context("expected a number of cases")?;
-    // There are two paths with bodies; those without make few cases.
-    let of_each = cases.div_ceil(2).to_string();
+    // There are five paths with bodies; those without make few cases.
+    let of_each = cases.div_ceil(5).to_string();
     let server = Server::start(&["--timeout", "3600"])?;
     let description = format!("{}/openapi.json", server.url);
     let how = ["run", &description, "--checks", CHECKS, "--continue-on-failure", "--max-examples", &of_each];
