@@ -505,6 +505,7 @@ impl Applied {
                 return Some(copy(o.x, o.out));
             }
             (Fault::NormEpsilon(eps), Op::RmsNorm(o)) => o.eps = *eps,
+            (Fault::Noise { .. }, Op::RmsNorm(o)) => o.weight = o.weight.map(|w| self.weight(w)),
             (Fault::BiasesMissing, Op::MatMul(o)) => o.bias = None,
             (Fault::NoAttentionScale, Op::Attention(o)) => o.scale = 1.0,
             (Fault::AttentionScale, Op::Attention(o)) if o.scale == 1.0 => {

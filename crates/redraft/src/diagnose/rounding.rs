@@ -90,12 +90,13 @@ impl Rounding {
         LoadOptions { backend: "auto".into(), precision, numerics: Some(numerics), kv_type, ..base.clone() }
     }
 
-    /// The size of its noise, as a power of two that divides the numbers.
+    /// The size of its noise, as a power of two that divides the numbers: blocks of 8 bits, whose largest number is some three
+    /// times the usual one, are off by 2^-7 of that.
     pub(super) fn bits(self) -> u32 {
         match self {
             Rounding::F32 | Rounding::KvF16 | Rounding::KvI8 => 23,
-            // Of blocks of 8 bits; of numbers of 16 it is more than enough to leave no border alone.
-            Rounding::LlamaCpp | Rounding::LlamaCppFa | Rounding::LlamaCppKvI8 | Rounding::Bf16 => 9,
+            Rounding::LlamaCpp | Rounding::LlamaCppFa | Rounding::LlamaCppKvI8 => 7,
+            Rounding::Bf16 => 8,
         }
     }
 
