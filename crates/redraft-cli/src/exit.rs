@@ -47,8 +47,9 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
         return Some(Exit::Done);
     }
     if let Some(e) = cause.downcast_ref::<std::io::Error>() {
-        use std::io::ErrorKind::{OutOfMemory, QuotaExceeded, StorageFull};
-        return matches!(e.kind(), OutOfMemory | StorageFull | QuotaExceeded).then_some(Exit::Machine);
+        use std::io::ErrorKind::{FileTooLarge, OutOfMemory, QuotaExceeded, StorageFull};
+        let full = matches!(e.kind(), OutOfMemory | StorageFull | QuotaExceeded | FileTooLarge);
+        return full.then_some(Exit::Machine);
     }
     if let Some(e) = cause.downcast_ref::<ComputeError>() {
         return of_compute(e);

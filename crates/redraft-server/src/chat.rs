@@ -9,7 +9,7 @@ use redraft::sampler::SamplerSpec;
 use serde_json::{Map, Value};
 
 use crate::app::App;
-use crate::conversation::{Choice, Common, Conversation, Held, Tool};
+use crate::conversation::{Choice, Common, Conversation, Held, Tool, json_schema};
 use crate::error::ApiError;
 use crate::facts::Facts;
 use crate::fields::{Fields, Stream, kind, stops};
@@ -29,10 +29,7 @@ const ROLES: [&str; 5] = ["system", "developer", "user", "assistant", "tool"];
 pub(crate) async fn answer(app: Arc<App>, body: Value) -> Result<Response, ApiError> {
     let facts = Arc::clone(&app.facts);
     let (chat, stream) = aside(move || read(body, &facts)).await?;
-    let places = app.places(chat.n)?;
-    let facts = Arc::clone(&app.facts);
-    // The places go along, so that no more is prepared at once than there are.
-    let (works, places) = aside(move || Ok((chat.works(&facts)?, places))).await?;
+    let (works, places) = chat.prepare(&app).await?;
     let form = OpenAi::new(&app, true, stream, String::new());
     let answers = app.ask(works, places).await?;
     send(form, answers, stream.on).await
@@ -41,14 +38,9 @@ pub(crate) async fn answer(app: Arc<App>, body: Value) -> Result<Response, ApiEr
 /// Reads a request.
 fn read(body: Value, facts: &Facts) -> Result<(Conversation, Stream), ApiError> {
     let mut fields = Fields::new(body, "")?;
-    let mut held = language(&mut fields)?;
+    let format = language(&mut fields)?;
     let (tools, calls) = tools(&mut fields, facts)?;
-    if let (Some(_), Some(held)) = (&tools, &held) {
-        return Err(fields.error(held.field, "not together with tools: a reply of that form cannot call one"));
-    }
-    held = held.or(calls);
-    // What holds a reply to a language does not let its tokens move.
-    let own = if held.is_some() { facts.in_place } else { facts.own };
+    let (held, own) = Held::one(format, (&tools, calls), facts)?;
     let mut common = openai(&mut fields, facts, own)?;
     let stream = Stream::take(&mut fields)?;
     let n = fields.count("n", MOST_CHOICES)?.unwrap_or(1);
@@ -177,7 +169,7 @@ fn content(fields: &mut Fields) -> Result<Content, ApiError> {
         let mut part = Fields::new(part, &format!("{}[{i}]", fields.name("content")))?;
         part.read("type", "text, since this model reads nothing else", |v| (v == "text").then_some(()))?
             .ok_or_else(|| part.error("type", "expected text"))?;
-        text += &part.string("text")?.ok_or_else(|| part.error("text", "expected a string"))?;
+        text += &part.needed("text")?;
         part.finish()?;
     }
     Ok(Content::Text(text))
@@ -190,7 +182,7 @@ fn call(mut fields: Fields) -> Result<Value, ApiError> {
     let function = fields.take("function").unwrap_or_default();
     let mut function = Fields::new(function, &fields.name("function"))?;
     fields.finish()?;
-    let name = function.string("name")?.ok_or_else(|| function.error("name", "expected a string"))?;
+    let name = function.needed("name")?;
     let arguments = function.read("arguments", "a JSON object as a string", |v| match v {
         Value::String(text) => serde_json::from_str::<Map<String, Value>>(text).ok(),
         Value::Object(map) => Some(map.clone()),
@@ -238,14 +230,9 @@ fn response_format(fields: &mut Fields) -> Result<Option<Language>, ApiError> {
         "json_schema" => {
             let given = format.take("json_schema").unwrap_or_default();
             let mut given = Fields::new(given, "response_format.json_schema")?;
-            given.string("name")?;
-            given.string("description")?;
-            // Replies are always valid under the schema.
-            given.flag("strict")?;
-            let schema =
-                given.take("schema").ok_or_else(|| given.error("schema", "expected a JSON schema"))?;
+            let schema = json_schema(&mut given)?;
             given.finish()?;
-            Some(Language::JsonSchema(schema))
+            Some(schema)
         }
         _ => return Err(format.error("type", "expected text, json_object or json_schema")),
     };
@@ -255,15 +242,7 @@ fn response_format(fields: &mut Fields) -> Result<Option<Language>, ApiError> {
 
 /// `tools`, `tool_choice` and `parallel_tool_calls`: what goes into the prompt, and what the reply is held to.
 fn tools(fields: &mut Fields, facts: &Facts) -> Result<(Option<Value>, Option<Held>), ApiError> {
-    let all = match fields.take("tools") {
-        None => Vec::new(),
-        Some(Value::Array(all)) => all,
-        Some(other) => {
-            return Err(fields.error("tools", format_args!("expected a list, found {}", kind(&other))));
-        }
-    };
-    let tool = |(i, shown): (usize, Value)| tool(&format!("tools[{i}]"), shown);
-    let tools = all.into_iter().enumerate().map(tool).collect::<Result<Vec<_>, _>>()?;
+    let tools = fields.list("tools", tool)?;
     let choice = match fields.take("tool_choice") {
         None => Choice::Auto,
         Some(choice) => match choice.as_str() {

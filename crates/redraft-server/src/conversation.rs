@@ -1,14 +1,19 @@
 //! A conversation that is to be continued, whichever API asks for it.
 
+use std::sync::Arc;
+
 use axum::http::StatusCode;
 use redraft::chat::Message;
 use redraft::constrain::{Function, Language, ToolCalls};
 use redraft::sampler::SamplerSpec;
 use serde_json::Value;
+use tokio::sync::OwnedSemaphorePermit;
 
+use crate::app::App;
 use crate::error::{ApiError, Names};
 use crate::facts::Facts;
 use crate::fields::{Drafts, Fields, Sampling};
+use crate::reply::aside;
 use crate::worker::Work;
 
 /// What all ways to ask for text have.
@@ -54,6 +59,34 @@ pub(crate) struct Held {
     pub(crate) field: &'static str,
 }
 
+impl Held {
+    /// The form that was asked for, or the calls; and the sampler where nobody asks for another.
+    pub(crate) fn one(
+        format: Option<Held>,
+        (tools, calls): (&Option<Value>, Option<Held>),
+        facts: &Facts,
+    ) -> Result<(Option<Held>, &'static SamplerSpec), ApiError> {
+        if let (Some(_), Some(format)) = (tools, &format) {
+            let message = "not together with tools: a reply of that form cannot call one";
+            return Err(ApiError::field(format.field, message));
+        }
+        let held = format.or(calls);
+        // What holds a reply to a language does not let its tokens move.
+        let own = if held.is_some() { facts.in_place } else { facts.own };
+        Ok((held, own))
+    }
+}
+
+/// The schema of a format of OpenAI's.
+pub(crate) fn json_schema(format: &mut Fields) -> Result<Language, ApiError> {
+    format.string("name")?;
+    format.string("description")?;
+    // Replies are always valid under the schema.
+    format.flag("strict")?;
+    let schema = format.take("schema").ok_or_else(|| format.error("schema", "expected a JSON schema"))?;
+    Ok(Language::JsonSchema(schema))
+}
+
 /// A conversation that has been read, and not yet been made a prompt of.
 pub(crate) struct Conversation {
     pub(crate) messages: Vec<Message>,
@@ -93,6 +126,13 @@ impl Conversation {
             prompt = with;
         }
         facts.tokenizer.encode_prompt(&prompt).map_err(|e| failed(e.into()))
+    }
+
+    /// The work that is asked for, and places for it, which are taken first, so that no more is prepared at once than there are.
+    pub(crate) async fn prepare(self, app: &App) -> Result<(Vec<Work>, OwnedSemaphorePermit), ApiError> {
+        let places = app.places(self.n)?;
+        let facts = Arc::clone(&app.facts);
+        aside(move || Ok((self.works(&facts)?, places))).await
     }
 
     /// Makes a prompt of the messages, and compiles the form of the reply.

@@ -56,6 +56,27 @@ impl Fields {
         self.read(name, "a string", |v| v.as_str().map(str::to_owned))
     }
 
+    /// A string that must be there.
+    pub(crate) fn needed(&mut self, name: &str) -> Result<String, ApiError> {
+        self.string(name)?.ok_or_else(|| self.error(name, "expected a string"))
+    }
+
+    /// The elements of a list, each read by `read`, which gets its path; none where there is no such field.
+    pub(crate) fn list<T>(
+        &mut self,
+        name: &str,
+        mut read: impl FnMut(&str, Value) -> Result<T, ApiError>,
+    ) -> Result<Vec<T>, ApiError> {
+        let path = self.name(name);
+        match self.take(name) {
+            None => Ok(Vec::new()),
+            Some(Value::Array(all)) => {
+                all.into_iter().enumerate().map(|(i, value)| read(&format!("{path}[{i}]"), value)).collect()
+            }
+            Some(other) => Err(self.error(name, format_args!("expected a list, found {}", kind(&other)))),
+        }
+    }
+
     pub(crate) fn flag(&mut self, name: &str) -> Result<Option<bool>, ApiError> {
         self.read(name, "true or false", Value::as_bool)
     }

@@ -16,7 +16,7 @@ use crate::conversation::{Choice, Common, Conversation, Held, Tool};
 use crate::error::ApiError;
 use crate::facts::Facts;
 use crate::fields::{Drafts, Fields, kind, stops};
-use crate::reply::{Form, aside, diffusion, named, send};
+use crate::reply::{Form, aside, call_id, diffusion, named, send};
 use crate::worker::Done;
 
 /// Texts that end an answer at most.
@@ -26,9 +26,7 @@ const MOST_STOPS: usize = 16;
 pub(crate) async fn answer(app: Arc<App>, body: Value) -> Result<Response, ApiError> {
     let facts = Arc::clone(&app.facts);
     let (conversation, stream) = aside(move || read(body, &facts, true)).await?;
-    let places = app.places(1)?;
-    let facts = Arc::clone(&app.facts);
-    let (works, places) = aside(move || Ok((conversation.works(&facts)?, places))).await?;
+    let (works, places) = conversation.prepare(&app).await?;
     let prompt_tokens = works.first().map_or(0, |w| w.prompt.len());
     let form = Messages {
         id: app.next_id("msg"),
@@ -56,13 +54,7 @@ fn read(body: Value, facts: &Facts, answers: bool) -> Result<(Conversation, bool
     let mut fields = Fields::new(body, "")?;
     let format = output_format(&mut fields)?;
     let (tools, calls) = tools(&mut fields, facts)?;
-    if tools.is_some() && format.is_some() {
-        return Err(
-            fields.error("output_config", "not together with tools: a reply of that form cannot call one")
-        );
-    }
-    let held = format.or(calls);
-    let own = if held.is_some() { facts.in_place } else { facts.own };
+    let (held, own) = Held::one(format, (&tools, calls), facts)?;
     let known: &[&str] = if answers { &["temperature", "top_p", "top_k"] } else { &[] };
     let mut common = Common::take(&mut fields, facts, own, known)?;
     let mut messages = system(&mut fields)?;
@@ -133,15 +125,7 @@ fn output_format(fields: &mut Fields) -> Result<Option<Held>, ApiError> {
 
 /// `tools` and `tool_choice`.
 fn tools(fields: &mut Fields, facts: &Facts) -> Result<(Option<Value>, Option<Held>), ApiError> {
-    let all = match fields.take("tools") {
-        None => Vec::new(),
-        Some(Value::Array(all)) => all,
-        Some(other) => {
-            return Err(fields.error("tools", format_args!("expected a list, found {}", kind(&other))));
-        }
-    };
-    let tool = |(i, t)| tool(Fields::new(t, &format!("tools[{i}]"))?);
-    let tools = all.into_iter().enumerate().map(tool).collect::<Result<Vec<_>, ApiError>>()?;
+    let tools = fields.list("tools", |path, t| tool(Fields::new(t, path)?))?;
     let (mut several, mut choice) = (None, Choice::Auto);
     if let Some(given) = fields.take("tool_choice") {
         let mut given = Fields::new(given, "tool_choice")?;
@@ -164,7 +148,7 @@ fn tools(fields: &mut Fields, facts: &Facts) -> Result<(Option<Value>, Option<He
 
 fn tool(mut fields: Fields) -> Result<Tool, ApiError> {
     fields.only("type", &["custom".into()])?;
-    let name = fields.string("name")?.ok_or_else(|| fields.error("name", "expected a string"))?;
+    let name = fields.needed("name")?;
     let description = fields.string("description")?;
     let parameters = fields.take("input_schema");
     let parameters = parameters.ok_or_else(|| fields.error("input_schema", "expected a JSON schema"))?;
@@ -232,7 +216,7 @@ fn text_of(fields: &mut Fields, name: &str, between: &str) -> Result<Option<Stri
 
 /// What is left of a block of text whose type was read.
 fn text_block(mut block: Fields) -> Result<String, ApiError> {
-    let text = block.string("text")?.ok_or_else(|| block.error("text", "expected a string"))?;
+    let text = block.needed("text")?;
     cached(&mut block)?;
     block.finish()?;
     Ok(text)
@@ -289,10 +273,7 @@ fn turn(mut fields: Fields, names: &mut BTreeMap<String, String>) -> Result<Vec<
 }
 
 fn tool_use(mut block: Fields, names: &mut BTreeMap<String, String>) -> Result<Value, ApiError> {
-    let text = |block: &mut Fields, name: &str| {
-        block.string(name)?.ok_or_else(|| block.error(name, "expected a string"))
-    };
-    let (id, name) = (text(&mut block, "id")?, text(&mut block, "name")?);
+    let (id, name) = (block.needed("id")?, block.needed("name")?);
     let input = block.read("input", "an object", |v| v.as_object().cloned())?.unwrap_or_default();
     cached(&mut block)?;
     block.finish()?;
@@ -301,7 +282,7 @@ fn tool_use(mut block: Fields, names: &mut BTreeMap<String, String>) -> Result<V
 }
 
 fn tool_result(mut block: Fields, names: &BTreeMap<String, String>) -> Result<Message, ApiError> {
-    let id = block.string("tool_use_id")?.ok_or_else(|| block.error("tool_use_id", "expected a string"))?;
+    let id = block.needed("tool_use_id")?;
     let name = names.get(&id).cloned();
     let name = name.ok_or_else(|| block.error("tool_use_id", "no tool_use before it has this id"))?;
     let mut text = text_of(&mut block, "content", "\n")?.unwrap_or_default();
@@ -361,10 +342,8 @@ impl Messages {
         all.map(|(k, v)| (k.to_owned(), v)).into_iter().collect()
     }
 
-    /// Clients tell calls of several answers apart by their ids.
     fn call(&self, call: &ToolCall, input: Value) -> Value {
-        let id =
-            format!("toolu_{}_{}", self.id.trim_start_matches("msg-"), call.id.trim_start_matches("call_"));
+        let id = call_id("toolu", &self.id, 0, call);
         json!({"type": "tool_use", "id": id, "name": call.name, "input": input})
     }
 

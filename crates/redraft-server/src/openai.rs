@@ -8,7 +8,7 @@ use crate::app::{App, unix_seconds};
 use crate::draft::Draft;
 use crate::error::ApiError;
 use crate::fields::Stream;
-use crate::reply::{Form, data, diffusion};
+use crate::reply::{Form, call_id, data, diffusion};
 use crate::scores::{self, Score};
 use crate::worker::Done;
 
@@ -42,6 +42,12 @@ impl OpenAi {
         OpenAi { chat, stream, echo, base, told: Vec::new() }
     }
 
+    /// A call, with an id that no other answer has.
+    fn call(&self, index: usize, call: &ToolCall) -> Value {
+        let id = self.base.get("id").and_then(Value::as_str).unwrap_or_default();
+        ToolCall { id: call_id("call", id, index, call), ..call.clone() }.to_api()
+    }
+
     fn choice(&self, index: usize, done: &Done) -> Value {
         let (finish_reason, diffusion) = (done.finish, diffusion(done));
         let scores = done.scores.as_deref();
@@ -59,7 +65,8 @@ impl OpenAi {
             message.insert("reasoning_content".into(), done.reasoning.clone().into());
         }
         if !done.tool_calls.is_empty() {
-            message.insert("tool_calls".into(), done.tool_calls.iter().map(ToolCall::to_api).collect());
+            message
+                .insert("tool_calls".into(), done.tool_calls.iter().map(|c| self.call(index, c)).collect());
         }
         json!({"index": index, "message": message, "logprobs": scores.map(scores::of_chat),
             "finish_reason": finish_reason, "diffusion": diffusion})
@@ -119,7 +126,7 @@ impl Form for OpenAi {
             (Delta::Text(text), false) => text.into(),
             (Delta::Reasoning(text), true) => json!({"reasoning_content": text}),
             (Delta::ToolCall(call), true) => {
-                let mut call = call.to_api();
+                let mut call = self.call(index, &call);
                 if let Value::Object(call) = &mut call {
                     call.insert("index".into(), self.told[index].0.into());
                 }

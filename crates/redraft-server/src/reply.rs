@@ -8,7 +8,7 @@ use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use redraft::chat::Delta;
+use redraft::chat::{Delta, ToolCall};
 use redraft::engine::CanvasReport;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -28,6 +28,13 @@ const WRITE: Duration = Duration::from_secs(60);
 
 /// Events that wait for the network.
 const EVENTS: usize = 16;
+
+/// The id of a call: clients tell calls of several answers apart by it. `of`: the id of the request's answers, of which this is
+/// number `index`.
+pub(crate) fn call_id(prefix: &str, of: &str, index: usize, call: &ToolCall) -> String {
+    let (of, number) = (of.split_once('-').map_or(of, |(_, of)| of), call.id.trim_start_matches("call_"));
+    format!("{prefix}_{of}_{index}_{number}")
+}
 
 /// How an API tells answers. Events of a stream are bytes, as many as there is something to tell.
 pub(crate) trait Form: Send + 'static {

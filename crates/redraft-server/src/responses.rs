@@ -10,10 +10,10 @@ use redraft::constrain::{Function, Language};
 use serde_json::{Map, Value, json};
 
 use crate::app::{App, unix_seconds};
-use crate::conversation::{Choice, Common, Conversation, Held, Tool};
+use crate::conversation::{Choice, Common, Conversation, Held, Tool, json_schema};
 use crate::error::ApiError;
 use crate::facts::Facts;
-use crate::fields::{Drafts, Fields, kind};
+use crate::fields::{Drafts, Fields};
 use crate::reply::{Form, aside, diffusion, named, send};
 use crate::worker::Done;
 
@@ -42,9 +42,7 @@ pub(crate) async fn answer(app: Arc<App>, body: Value) -> Result<Response, ApiEr
         Ok((repeated, read(body, &facts)?))
     };
     let (repeated, (conversation, stream)) = aside(reading).await?;
-    let places = app.places(1)?;
-    let facts = Arc::clone(&app.facts);
-    let (works, places) = aside(move || Ok((conversation.works(&facts)?, places))).await?;
+    let (works, places) = conversation.prepare(&app).await?;
     let form = Responses {
         id: app.next_id("resp"),
         model: app.facts.id.clone(),
@@ -63,13 +61,7 @@ fn read(body: Value, facts: &Facts) -> Result<(Conversation, bool), ApiError> {
     let mut fields = Fields::new(body, "")?;
     let format = text(&mut fields)?;
     let (tools, calls) = tools(&mut fields, facts)?;
-    if tools.is_some() && format.is_some() {
-        return Err(
-            fields.error("text.format", "not together with tools: a reply of that form cannot call one")
-        );
-    }
-    let held = format.or(calls);
-    let own = if held.is_some() { facts.in_place } else { facts.own };
+    let (held, own) = Held::one(format, (&tools, calls), facts)?;
     let common = Common::take(&mut fields, facts, own, &["temperature", "top_p"])?;
     let instructions = fields.string("instructions")?;
     let mut messages: Vec<Message> =
@@ -129,15 +121,7 @@ fn text(fields: &mut Fields) -> Result<Option<Held>, ApiError> {
     let language = match format.string("type")?.as_deref() {
         Some("text") => None,
         Some("json_object") => Some(Language::JsonObject),
-        Some("json_schema") => {
-            format.string("name")?;
-            format.string("description")?;
-            // Replies are always valid under the schema.
-            format.flag("strict")?;
-            let schema =
-                format.take("schema").ok_or_else(|| format.error("schema", "expected a JSON schema"))?;
-            Some(Language::JsonSchema(schema))
-        }
+        Some("json_schema") => Some(json_schema(&mut format)?),
         _ => return Err(format.error("type", "expected text, json_object or json_schema")),
     };
     format.finish()?;
@@ -146,15 +130,7 @@ fn text(fields: &mut Fields) -> Result<Option<Held>, ApiError> {
 
 /// `tools`, `tool_choice` and `parallel_tool_calls`.
 fn tools(fields: &mut Fields, facts: &Facts) -> Result<(Option<Value>, Option<Held>), ApiError> {
-    let all = match fields.take("tools") {
-        None => Vec::new(),
-        Some(Value::Array(all)) => all,
-        Some(other) => {
-            return Err(fields.error("tools", format_args!("expected a list, found {}", kind(&other))));
-        }
-    };
-    let tool = |(i, t)| tool(Fields::new(t, &format!("tools[{i}]"))?);
-    let tools = all.into_iter().enumerate().map(tool).collect::<Result<Vec<_>, ApiError>>()?;
+    let tools = fields.list("tools", |path, t| tool(Fields::new(t, path)?))?;
     let choice = match fields.take("tool_choice") {
         None => Choice::Auto,
         Some(Value::String(choice)) if choice == "auto" => Choice::Auto,
@@ -164,7 +140,7 @@ fn tools(fields: &mut Fields, facts: &Facts) -> Result<(Option<Value>, Option<He
             let mut choice = Fields::new(choice, "tool_choice")?;
             let kind = choice.string("type")?;
             kind.filter(|t| t == "function").ok_or_else(|| choice.error("type", "expected function"))?;
-            let name = choice.string("name")?.ok_or_else(|| choice.error("name", "expected a string"))?;
+            let name = choice.needed("name")?;
             choice.finish()?;
             Choice::One(name)
         }
@@ -180,7 +156,7 @@ fn tools(fields: &mut Fields, facts: &Facts) -> Result<(Option<Value>, Option<He
 fn tool(mut fields: Fields) -> Result<Tool, ApiError> {
     let kind = fields.string("type")?;
     kind.filter(|t| t == "function").ok_or_else(|| fields.error("type", "expected function"))?;
-    let name = fields.string("name")?.ok_or_else(|| fields.error("name", "expected a string"))?;
+    let name = fields.needed("name")?;
     let description = fields.string("description")?;
     let parameters = fields.take("parameters");
     let strict = fields.flag("strict")?.unwrap_or(false).then(|| fields.name("strict"));
@@ -212,10 +188,7 @@ fn add(
             messages.push(Message::new(if role == "developer" { "system" } else { role }, text.as_str()));
         }
         Some("function_call") => {
-            let string = |item: &mut Fields, name: &str| {
-                item.string(name)?.ok_or_else(|| item.error(name, "expected a string"))
-            };
-            let (id, name) = (string(&mut item, "call_id")?, string(&mut item, "name")?);
+            let (id, name) = (item.needed("call_id")?, item.needed("name")?);
             let arguments = item.read("arguments", "a JSON object as a string", |v| {
                 serde_json::from_str::<Map<String, Value>>(v.as_str()?).ok()
             })?;
@@ -232,10 +205,10 @@ fn add(
             }
         }
         Some("function_call_output") => {
-            let id = item.string("call_id")?.ok_or_else(|| item.error("call_id", "expected a string"))?;
+            let id = item.needed("call_id")?;
             let name = names.get(&id).cloned();
             let name = name.ok_or_else(|| item.error("call_id", "no function_call before it has this id"))?;
-            let output = item.string("output")?.ok_or_else(|| item.error("output", "expected a string"))?;
+            let output = item.needed("output")?;
             let message = Message::new("tool", output.as_str());
             messages.push(Message { tool_call_id: Some(id), name: Some(name), ..message });
         }
@@ -265,7 +238,7 @@ fn content(item: &mut Fields) -> Result<String, ApiError> {
                     let message = "expected input_text or output_text: this model reads nothing else";
                     return Err(part.error("type", message));
                 }
-                let text = part.string("text")?.ok_or_else(|| part.error("text", "expected a string"))?;
+                let text = part.needed("text")?;
                 part.only("annotations", &[json!([])])?;
                 part.only("logprobs", &[json!([])])?;
                 part.finish()?;

@@ -6,7 +6,7 @@ mod common;
 
 use std::net::SocketAddr;
 
-use common::{Response, caller, chat, post, raw, request, start, start_with};
+use common::{QUESTION, Response, brief_chat, caller, chat, post, raw, request, start, start_with};
 use redraft_server::Config;
 use serde_json::{Value, json};
 
@@ -92,10 +92,8 @@ fn same(mut message: Value) -> Value {
 fn messages_are_answered_as_chats_are() {
     let server = start(Config::default());
     let address = server.address;
-    let question = "What is the capital of France?";
-    let of_chat = json!({"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": question}],
-        "max_tokens": 60, "seed": 7});
-    let expected = chat(address, &of_chat).json();
+    let question = QUESTION;
+    let expected = brief_chat(address);
     let text = expected["choices"][0]["message"]["content"].as_str().unwrap();
     let blocks = json!({"system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}], "seed": 7});
     let got = send(

@@ -6,7 +6,7 @@ mod common;
 
 use std::net::SocketAddr;
 
-use common::{caller, chat, post, start, start_with};
+use common::{QUESTION, brief_chat, caller, chat, post, start, start_with};
 use redraft_server::Config;
 use serde_json::{Value, json};
 
@@ -45,10 +45,8 @@ fn plain(item: &Value) -> Value {
 fn responses_are_answered_as_chats_are() {
     let server = start(Config::default());
     let address = server.address;
-    let question = "What is the capital of France?";
-    let of_chat = json!({"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": question}],
-        "max_tokens": 60, "seed": 7});
-    let expected = chat(address, &of_chat).json();
+    let question = QUESTION;
+    let expected = brief_chat(address);
     let text = &expected["choices"][0]["message"]["content"];
     let body = json!({"input": question, "instructions": "Be brief.", "max_output_tokens": 60, "seed": 7, "store": false});
     let got = send(address, &body);

@@ -66,6 +66,18 @@ fn tools_are_called_where_they_must_be() {
         assert_eq!((one.len(), checked(&one[0]).0.as_str()), (1, "weather"));
     }
     assert!(several > 0, "random numbers call often where they may");
+    // Two answers of one request, and two requests: no two calls have the same id.
+    let two = ask(json!({"tool_choice": "required", "n": 2}));
+    let ids = || {
+        let got = chat(server.address, &two).json();
+        let calls = |i: usize| got["choices"][i]["message"]["tool_calls"].as_array().unwrap().clone();
+        [calls(0), calls(1)].concat().iter().map(|c| c["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let mut all = [ids(), ids()].concat();
+    let n = all.len();
+    all.sort();
+    all.dedup();
+    assert!(n >= 4 && all.len() == n && all.iter().all(|id| id.starts_with("call_")), "{all:?}");
     let streamed = chat(server.address, &ask(json!({"tool_choice": "required", "stream": true}))).events();
     let calls: Vec<&Value> =
         streamed.iter().filter_map(|e| e["choices"][0]["delta"]["tool_calls"].get(0)).collect();

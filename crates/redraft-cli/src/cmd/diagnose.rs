@@ -177,9 +177,8 @@ pub(crate) fn main(args: &Args, out: Out) -> anyhow::Result<Exit> {
         out.note(&match running {
             Running::Truth => format!("the truth, in {}", truth.name()),
             Running::Floor(r) => format!("the noise floor of {}", r.name()),
-            Running::Noise(_, r) => format!("another program with the noise of {}", r.name()),
-            Running::Fault(fault, r) => format!("a model with this mistake, in {}: {fault}", r.name()),
-            Running::FaultTruth(fault) => format!("a model with this mistake, in {}: {fault}", truth.name()),
+            Running::Fault(fault, r) => format!("a model with this, in {}: {fault}", r.name()),
+            Running::FaultTruth(fault) => format!("a model with this, in {}: {fault}", truth.name()),
         });
     });
     bar.finish();

@@ -187,6 +187,22 @@ fn a_reader_that_goes_away_is_no_error() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_the_machines_fault() {
+    // A small limit of the system for files stands for a disk that fills up.
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.safetensors").display().to_string();
+    ok(&["trace", "-q", "-m", &mini(), "-o", &path, "x"]);
+    let before = std::fs::read(&path).unwrap();
+    assert!(before.len() > 4096);
+    let done = std::process::Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_redraft")])
+        .args(["trace", "-q", "-m", &mini(), "-o", &path, "another prompt"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(3), "{said}");
+    assert!(said.starts_with(&format!("error: cannot write {path}: ")), "{said}");
+    assert!(std::fs::read(&path).unwrap() == before, "the file that was there is as it was");
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 1, "nothing else is left");
     let full = std::fs::File::create("/dev/full").unwrap();
     let done = command(&["inspect", &mini()]).stdout(full).output().unwrap();
     assert_eq!(done.status.code(), Some(3));

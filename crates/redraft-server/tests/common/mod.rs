@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use redraft::{LoadOptions, Model};
 use redraft_server::{Config, Server, ServerError};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A server that ends with the test.
 pub(crate) struct Running {
@@ -178,4 +178,13 @@ pub(crate) fn until(address: SocketAddr, name: &str, value: f64) {
         assert!(start.elapsed() < Duration::from_secs(60), "{name} is {}", metric(address, name));
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// A question that all APIs are asked.
+pub(crate) const QUESTION: &str = "What is the capital of France?";
+
+/// The chat in which it is asked, with an instruction and the seed 7.
+pub(crate) fn brief_chat(address: SocketAddr) -> Value {
+    let messages = json!([{"role": "system", "content": "Be brief."}, {"role": "user", "content": QUESTION}]);
+    chat(address, &json!({"messages": messages, "max_tokens": 60, "seed": 7})).json()
 }

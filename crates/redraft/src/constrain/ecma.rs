@@ -5,6 +5,7 @@
 //! read as there, since it means one thing. What another syntax writes and this one does not have is an error, and so are
 //! look-around, backreferences and modifiers.
 
+use std::collections::BTreeSet;
 use std::iter::Peekable;
 use std::str::Chars;
 
@@ -44,7 +45,7 @@ const SPACES: &[(char, char)] = &[
 /// # Errors
 /// What is wrong with it or not supported, and what to write in its place.
 pub(super) fn parse(pattern: &str) -> Result<Hir, String> {
-    let mut reader = Reader { rest: pattern.chars().peekable(), depth: 0 };
+    let mut reader = Reader { rest: pattern.chars().peekable(), depth: 0, names: BTreeSet::new() };
     let hir = reader.alternatives()?;
     match reader.rest.next() {
         None => Ok(hir),
@@ -56,6 +57,8 @@ struct Reader<'a> {
     rest: Peekable<Chars<'a>>,
     /// Groups around this place.
     depth: usize,
+    /// Names of groups so far.
+    names: BTreeSet<String>,
 }
 
 /// One character of a class, or a class in it.
@@ -166,6 +169,9 @@ impl Reader<'_> {
             if !self.takes('>') || !named {
                 return Err("(?< is no name of a group: expected (?<name>…)".into());
             }
+            if let Some(name) = self.names.replace(name) {
+                return Err(format!("two groups have the name {name}"));
+            }
         }
         self.depth += 1;
         if self.depth > MAX_DEPTH {
@@ -196,7 +202,7 @@ impl Reader<'_> {
 
     /// Whether a repetition in braces comes next.
     fn count_is_next(&self) -> bool {
-        let mut ahead = Reader { rest: self.rest.clone(), depth: 0 };
+        let mut ahead = Reader { rest: self.rest.clone(), depth: 0, names: BTreeSet::new() };
         ahead.takes('{') && ahead.counts()
     }
 
@@ -476,6 +482,7 @@ mod tests {
             ("a|{2}", "nothing to repeat"),
             ("^*", "cannot be repeated"),
             ("a{3,2}", "out of order"),
+            ("(?<n>a)(?<n>b)", "two groups have the name n"),
             ("a{99999999999}", "too many"),
             ("[b-a]", "out of order"),
             (r"[\d-z]", "ends in a class"),

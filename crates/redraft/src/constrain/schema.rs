@@ -298,12 +298,12 @@ impl<'a> Reader<'a> {
         let types = if of.contains_key("type") { self.types(of)? } else { Vec::new() };
         let typed = of.keys().any(|k| TYPES.iter().any(|(_, keywords)| keywords.contains(&k.as_str())));
         let mut rest = Vec::new();
-        // Values are compared as JSON.
-        let own = (self.style != Style::Json).then(|| (self.style, self.any.clone()));
-        if own.is_some() {
-            (self.style, self.any) = (Style::Json, any_in(Style::Json));
-        }
         if typed {
+            // Values are compared as JSON.
+            let own = (self.style != Style::Json).then(|| (self.style, self.any.clone()));
+            if own.is_some() {
+                (self.style, self.any) = (Style::Json, any_in(Style::Json));
+            }
             let bytes = listed.iter().map(|v| v.to_string().len()).sum::<usize>();
             let all = if types.is_empty() { self.types(of)? } else { types.clone() };
             // Numbers are compared as such, however they are written.
@@ -316,9 +316,9 @@ impl<'a> Reader<'a> {
                 };
                 rest.push((t, automaton));
             }
-        }
-        if let Some(own) = own {
-            (self.style, self.any) = own;
+            if let Some(own) = own {
+                (self.style, self.any) = own;
+            }
         }
         let fits = |v: &&Value| {
             let is = |t: &str| match t {

@@ -265,7 +265,7 @@ impl fmt::Display for Fault {
             Fault::NoWindow => f.write_str("no sliding window"),
             Fault::WindowPlusOne => f.write_str("sliding windows are one key too wide"),
             Fault::PositionsRestart => f.write_str("positions are counted from 0 in each pass"),
-            Fault::Noise { bits, .. } => write!(f, "noise of 2^-{bits}"),
+            Fault::Noise { bits, .. } => write!(f, "the noise of another program, 2^-{bits} of each norm's weight"),
             Fault::RopeStyle => f.write_str(
                 "the other style of RoPE (neighbouring channels instead of halves, or the reverse)",
             ),

@@ -237,14 +237,15 @@ impl<'a> View<'a> {
         }
         for &r in possible {
             let before = |t: &Tap| self.subject.behind_router(&t.name) || t.ratio_by(r) <= limit;
-            if !taps.iter().all(before) {
+            let first = taps.iter().find(|t| t.ratio_by(r) > limit);
+            if !taps.iter().all(before) || first.is_some_and(|t| self.same_experts(truth, &t.name)) {
                 continue;
             }
             let mut floors: Vec<Apart> = taps.iter().map(|t| t.floors[&r]).collect();
             for seed in 0..NOISES {
                 let fault = Fault::Noise { seed, bits: r.bits() };
                 let noise = Mistake { fault, only: None };
-                let Some(noisy) = run(Running::Noise(&noise, r))? else { continue };
+                let Some(noisy) = run(Running::Fault(&noise, r))? else { continue };
                 for (floor, tap) in floors.iter_mut().zip(taps) {
                     *floor = floor.larger(self.floor(&noisy, truth, r, &tap.name));
                 }
@@ -260,6 +261,26 @@ impl<'a> View<'a> {
             }
         }
         Ok(None)
+    }
+
+    /// Whether theirs shows that up to a tap all tokens went to the experts of the truth.
+    fn same_experts(&self, truth: &TraceFile, tap: &str) -> bool {
+        let is_choice = |name: &str| split_layer(name).1 == "ffn_moe_topk";
+        let (pass, _, layer) = split_layer(tap);
+        let layer = layer.unwrap_or(self.subject.n_layers.saturating_sub(1));
+        let of_rows = |t: &Tensor| {
+            let x = t.data.to_i64()?;
+            let cols = x.len() / t.shape.first().copied().unwrap_or(1).max(1);
+            let sorted = |row: &[i64]| {
+                let mut row = row.to_vec();
+                row.sort_unstable();
+                row
+            };
+            Some(x.chunks(cols.max(1)).map(sorted).collect::<Vec<_>>())
+        };
+        let same = |(name, t): (&String, &Tensor)| truth.tensors.get(name).map(of_rows) == Some(of_rows(t));
+        let mut before = self.theirs.tensors.iter().filter(|(n, _)| is_choice(n) && place(n) < place(tap));
+        self.theirs.tensors.contains_key(&in_pass(pass, &format!("ffn_moe_topk-{layer}"))) && before.all(same)
     }
 
     /// The largest distance from the result of a model with a mistake, in floors, and where it is.

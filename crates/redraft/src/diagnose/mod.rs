@@ -74,8 +74,6 @@ pub enum Running<'a> {
     Truth,
     /// A kind of rounding.
     Floor(Rounding),
-    /// The same with noise of its size, in which it may send tokens to other experts.
-    Noise(&'a Mistake, Rounding),
     /// A mistake, with a kind of rounding.
     Fault(&'a Mistake, Rounding),
     /// A mistake, in the number type of the truth.
@@ -97,9 +95,7 @@ impl Running<'_> {
         let (rounding, mistake) = match self {
             Running::Truth => (None, None),
             Running::Floor(rounding) => (Some(rounding), None),
-            Running::Noise(mistake, rounding) | Running::Fault(mistake, rounding) => {
-                (Some(rounding), Some(mistake))
-            }
+            Running::Fault(mistake, rounding) => (Some(rounding), Some(mistake)),
             Running::FaultTruth(mistake) => (None, Some(mistake)),
         };
         let exact = || LoadOptions { precision: truth, ..Rounding::F32.options(base, has_cache) };

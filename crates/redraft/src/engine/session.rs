@@ -28,7 +28,8 @@ pub(super) fn kept(window: usize) -> usize {
 /// One prompt pass over the tokens of each of these sequences after what it has cached.
 ///
 /// # Errors
-/// As [`Session::extend`]; nothing is cached then of any of them.
+/// As [`Session::extend`]. Nothing is cached of any of them then, unless it was the backend that could not forget what sliding
+/// layers no longer need.
 pub(super) fn extend_all(
     model: &mut Model,
     list: &mut [(&mut Session, &[u32])],
@@ -51,9 +52,8 @@ pub(super) fn extend_all(
     for ((session, ids), next) in list.iter_mut().zip(next) {
         session.next = next;
         session.tokens.extend_from_slice(ids);
-        session.evict(model)?;
     }
-    Ok(())
+    list.iter_mut().try_for_each(|(session, _)| session.evict(model))
 }
 
 /// A sequence of tokens whose keys and values are cached. Created by [`Model::session`]; its memory stays with
