@@ -7,6 +7,7 @@ mod fuzz;
 mod instructions;
 mod proofs;
 mod steps;
+mod wgsl;
 
 use anyhow::{Result, bail};
 
@@ -15,6 +16,7 @@ const HELP: &str = "usage: cargo xtask TASK
   ci       all checks: format, lints, budgets, tests, docs, goldens, emulated aarch64
   budget   line budgets of source files, and names that must not leave their files
   instructions [--store]: instruction counts of fixed small workloads against stored numbers (valgrind)
+  wgsl [--check]: kernels of GPUs from their texts; with --check compares those that are there
   page     the page of the server in a real browser: against a mock, and against the built program
   clients  [ARGUMENT]...: other people's clients of the API against the built program, see scripts/clients/run.py
   schema   [CASES]: schemathesis generates requests from openapi.json; no answer may be an error of the server
@@ -29,6 +31,7 @@ fn main() -> Result<()> {
         Some("ci") => steps::ci(),
         Some("budget") => budget::check(),
         Some("instructions") => steps::instructions(args.iter().any(|a| a == "--store")),
+        Some("wgsl") => wgsl::wgsl(args.iter().any(|a| a == "--check")),
         Some("page") => proofs::page(),
         Some("clients") => proofs::clients(&args),
         Some("schema") => proofs::schema(args.first().map_or("10000", String::as_str)),

@@ -154,8 +154,13 @@ pub struct BackendSpec {
     pub create: CreateBackend,
 }
 
-/// All backends, from the plainest to the fastest.
-pub static BACKENDS: &[BackendSpec] = &[crate::reference::SPEC, crate::cpu::SPEC];
+/// All backends that this build has, from the plainest on.
+pub static BACKENDS: &[BackendSpec] = &[
+    crate::reference::SPEC,
+    crate::cpu::SPEC,
+    #[cfg(feature = "wgpu")]
+    crate::wgpu::SPEC,
+];
 
 /// The backend of that name.
 ///

@@ -34,6 +34,14 @@ pub enum ComputeError {
         /// Length found.
         found: usize,
     },
+    /// A GPU or its driver failed. What was computed is lost, what the host holds is not.
+    #[error("the device {device} failed: {why}")]
+    Device {
+        /// Name of the device.
+        device: String,
+        /// What the driver says.
+        why: String,
+    },
     /// A handle that this backend never gave out.
     #[error("{what} {id} does not exist in this backend")]
     UnknownHandle {

@@ -3,7 +3,7 @@
 
 pub(crate) mod flash;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,8 @@ use std::time::Instant;
 
 use crate::backend::{Backend, Capabilities, InputData, KvLayout, SeqId};
 use crate::cache::{Cache, Rows};
-use crate::op::{Attention, GateUp, Logits, Segment, TokenStats};
+use crate::op::{GateUp, Logits, TokenStats};
+use crate::pass::{self, CacheLayer};
 use crate::program::{KeptId, Observer, Program, Source, TapData};
 use crate::weight::WeightTable;
 use crate::{ComputeError, Kind, KvType, Op, Val};
@@ -132,14 +133,7 @@ impl<R: HostReal, C> OpCx<'_, R, C> {
 
     /// Checks that all ids of an integer value are in `0..limit`.
     pub(crate) fn check_ids(&self, op: &'static str, v: Val, limit: usize) -> Result<(), ComputeError> {
-        let ids = self.int(v);
-        match ids.iter().position(|&id| usize::try_from(id).map_or(true, |id| id >= limit)) {
-            None => Ok(()),
-            Some(i) => {
-                let (id, row) = (i64::from(ids[i]), i / v.cols());
-                Err(ComputeError::IdOutOfRange { op, id, row, limit })
-            }
-        }
+        pass::check_ids(op, self.int(v), v.cols(), limit)
     }
 
     /// Takes a real output out, so that it can be written while inputs are read; give it back with
@@ -275,58 +269,41 @@ impl<K: HostKernels> HostBackend<K> {
                 Source::Host { name } => *name,
                 Source::Kept { segment, id } => {
                     let kept = of.get(*segment).and_then(|&s| seqs[s].kept.get(id));
-                    let kept = kept.filter(|k| k.len() == v.len()).ok_or_else(|| {
-                        let found = kept.map_or("nothing".into(), |k| format!("{} Real", k.len()));
-                        ComputeError::Input {
-                            name: format!("{id:?}"),
-                            expected: format!("{} Real", v.len()),
-                            found,
-                        }
-                    })?;
+                    let kept = kept
+                        .filter(|k| k.len() == v.len())
+                        .ok_or_else(|| pass::wrong_kept(*id, *v, kept.map(Vec::len)))?;
                     bufs[v.index()] = Buf::Real(kept.clone());
                     continue;
                 }
             };
             let data = given.next();
-            let buf = match (data, v.kind()) {
-                (Some(InputData::Int(x)), Kind::Int) if x.len() == v.len() => Buf::Int(x.to_vec()),
-                (Some(InputData::F32(x)), Kind::Real) if x.len() == v.len() => {
+            let buf = match data.filter(|data| pass::fits(data, *v)) {
+                Some(InputData::Int(x)) => Buf::Int(x.to_vec()),
+                Some(InputData::F32(x)) => {
                     Buf::Real(x.iter().map(|&x| self.kernels.admit(K::R::from_f32(x))).collect())
                 }
-                (Some(InputData::F64(x)), Kind::Real) if x.len() == v.len() => {
+                Some(InputData::F64(x)) => {
                     Buf::Real(x.iter().map(|&x| self.kernels.admit(K::R::from_f64(x))).collect())
                 }
-                _ => {
-                    return Err(ComputeError::Input {
-                        name: name.into(),
-                        expected: format!("{} {:?}", v.len(), v.kind()),
-                        found: data.map_or("nothing".into(), InputData::describe),
-                    });
-                }
+                None => return Err(pass::wrong_input(name, *v, data)),
             };
-            if let Buf::Real(x) = &buf {
-                self.check_finite(x, v.cols()).map_err(|(row, col, value)| ComputeError::NotFinite {
-                    op: "input",
-                    tap: name.into(),
-                    layer: None,
-                    row,
-                    col,
-                    value,
-                })?;
+            if let Buf::Real(x) = &buf
+                && let Some((i, is_nan)) = self.first_not_finite(x)
+            {
+                return Err(pass::input_not_finite(name, *v, i, is_nan));
             }
             bufs[v.index()] = buf;
         }
         Ok(())
     }
 
-    /// Row, column and kind of the first NaN or infinity.
-    fn check_finite(&self, x: &[K::R], cols: usize) -> Result<(), (usize, usize, &'static str)> {
+    /// The first NaN or infinity, and whether it is a NaN.
+    fn first_not_finite(&self, x: &[K::R]) -> Option<(usize, bool)> {
         if self.kernels.finite(x) {
-            return Ok(());
+            return None;
         }
-        let at = x.iter().position(|v| !v.finite()).unwrap_or(0);
-        let kind = if x[at].to_f64().is_nan() { "NaN" } else { "infinity" };
-        Err((at / cols.max(1), at % cols.max(1), kind))
+        let at = x.iter().position(|v| !v.finite())?;
+        Some((at, x[at].to_f64().is_nan()))
     }
 
     fn execute(
@@ -359,18 +336,10 @@ impl<K: HostKernels> HostBackend<K> {
             let mut cx = OpCx { weights, run, bufs: &mut bufs, seqs, of, hidden: hidden.as_mut() };
             self.kernels.run_op(op, &mut cx)?;
             for &v in &outputs {
-                if let Buf::Real(x) = &bufs[v.index()] {
-                    self.check_finite(x, v.cols()).map_err(|(row, col, value)| {
-                        let tap = program.label(i, v);
-                        damaged_weight(op, &self.weights, &tap).unwrap_or(ComputeError::NotFinite {
-                            op: op.name(),
-                            tap,
-                            layer: program.layer_of(i),
-                            row,
-                            col,
-                            value,
-                        })
-                    })?;
+                if let Buf::Real(x) = &bufs[v.index()]
+                    && let Some((at, is_nan)) = self.first_not_finite(x)
+                {
+                    return Err(pass::op_not_finite(program, i, v, at, is_nan));
                 }
             }
             if let Some(start) = start {
@@ -405,51 +374,6 @@ impl<K: HostKernels> HostBackend<K> {
         }
         Ok(())
     }
-
-    /// Checks what the program expects of the cache of a sequence, before anything is computed. Returns whether it
-    /// extends the cache.
-    fn check_cache(program: &Program, segment: Segment, seq: &SeqOf<K>) -> Result<bool, ComputeError> {
-        if seq.len != segment.n_past {
-            return Err(ComputeError::CacheLength { expected: segment.n_past, found: seq.len });
-        }
-        let wrong = |op: &Op, layer: usize, expected: String, found: String| ComputeError::Shape {
-            op: op.name(),
-            what: format!("KV cache layer {layer}"),
-            expected,
-            found,
-        };
-        let mut appended = BTreeSet::new();
-        for op in &program.ops {
-            let (layer, widths) = match op {
-                Op::KvAppend(o) => (o.layer, [o.k.cols(), o.v.cols()]),
-                Op::Attention(Attention { cache_layer: Some(layer), k, v, .. }) => {
-                    (*layer, [k.cols(), v.cols()])
-                }
-                _ => continue,
-            };
-            let there = seq.cache.get(layer).map(Cache::width);
-            if let Some(width) = widths.into_iter().find(|&w| there != Some(w)) {
-                let found = there.map_or("no such layer".into(), |w| format!("rows of {w}"));
-                return Err(wrong(op, layer, format!("rows of {width}"), found));
-            }
-            if let (Op::Attention(o), Some(first)) = (op, seq.cache.get(layer).map(Cache::first)) {
-                let seen = o.mask.visible(segment, 0).start;
-                if seen < first {
-                    let found = format!("tokens from {first} on: the others were evicted");
-                    return Err(wrong(op, layer, format!("tokens from {seen} on"), found));
-                }
-            }
-            // A pass sees its own rows beside those of the cache, so they come into the cache last.
-            if appended.contains(&layer) {
-                return Err(wrong(op, layer, "to be appended to last".into(), "used after that".into()));
-            }
-            if matches!(op, Op::KvAppend(_)) {
-                appended.insert(layer);
-            }
-        }
-        let appends = !appended.is_empty();
-        Ok(appends)
-    }
 }
 
 fn view<R: HostReal>(buf: &Buf<R>) -> TapData<'_> {
@@ -481,15 +405,6 @@ fn show_products<R: HostReal>(op: &Op, bufs: &[Buf<R>], hidden: &[R], observer: 
         }
         _ => {}
     }
-}
-
-/// The weight that an op got a NaN or an infinity from, if one of its weights holds any.
-fn damaged_weight(op: &Op, weights: &WeightTable, tap: &str) -> Option<ComputeError> {
-    op.weights().into_iter().find_map(|id| {
-        let w = weights.get(id).ok()?;
-        let (at, value) = w.first_not_finite()?;
-        Some(ComputeError::DamagedWeight { weight: w.name.clone(), value, at, tap: tap.to_owned() })
-    })
 }
 
 impl<K: HostKernels> Backend for HostBackend<K> {
@@ -541,21 +456,13 @@ impl<K: HostKernels> Backend for HostBackend<K> {
         observer: &mut dyn Observer,
     ) -> Result<(), ComputeError> {
         let segments = program.segments();
-        let mut different: Vec<SeqId> = seqs.to_vec();
-        different.sort_unstable();
-        different.dedup();
-        let changes =
-            program.keeps.len() + program.ops.iter().filter(|op| matches!(op, Op::KvAppend(_))).count();
-        if seqs.len() != segments.len() || (different.len() != seqs.len() && changes > 0) {
-            return Err(ComputeError::Input {
-                name: "sequences".into(),
-                expected: format!("{}{}", segments.len(), if changes > 0 { " different ones" } else { "" }),
-                found: format!("{:?}", seqs.iter().map(|s| s.0).collect::<Vec<_>>()),
-            });
-        }
+        let different = pass::different(program, seqs)?;
         let mut appends = false;
         for (segment, &seq) in segments.iter().zip(seqs) {
-            appends = Self::check_cache(program, segment, self.seq(seq)?)?;
+            let seq = self.seq(seq)?;
+            let layer = |l: &K::Cache| CacheLayer { width: l.width(), first: l.first() };
+            let layers: Vec<CacheLayer> = seq.cache.iter().map(layer).collect();
+            appends = pass::check_cache(program, segment, seq.len, &layers)?;
         }
         // The sequences are taken out for the run, so that kernels and cache can be borrowed side by side.
         let of: Vec<usize> = seqs.iter().map(|s| different.partition_point(|d| d < s)).collect();

@@ -15,17 +15,22 @@ pub mod conformance;
 pub mod cost;
 pub mod cpu;
 pub mod error;
+#[cfg(feature = "wgpu")]
+mod gpu;
 mod host;
 mod kv;
 pub mod math;
 mod numerics;
 pub mod op;
+mod pass;
 pub mod program;
 pub mod reference;
 pub mod rng;
 mod segment;
 pub mod value;
 pub mod weight;
+#[cfg(feature = "wgpu")]
+mod wgpu;
 
 pub use backend::{
     BACKENDS, Backend, BackendOptions, BackendSpec, Capabilities, InputData, KvLayout, Precision, SeqId,

@@ -192,7 +192,7 @@ impl FormatVisitor for BiasOf {
 }
 
 impl Units {
-    fn of(codec: &dyn BlockCodec) -> Units {
+    pub(crate) fn of(codec: &dyn BlockCodec) -> Units {
         let mut block = Unpacked::new();
         codec.unpack(&vec![0; codec.block_bytes()], &mut block);
         let len = if codec.dtype() == DType::NVFP4 { block.sub_len } else { block.len };

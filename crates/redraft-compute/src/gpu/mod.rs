@@ -1,0 +1,299 @@
+//! What all GPUs share: weights, values, sequences, and how ops become kernels.
+//!
+//! * [`device`]: what a GPU must do; `kernels`: what runs on it, as text in the folder of that name.
+//! * [`weights`]: the forms in which weights are stored there.
+//! * `ops`: each op as kernels.
+//!
+//! The bits are those of the reference: kernels add in the order of the contract, and how an op is cut into workgroups and
+//! slabs cannot be seen in them. Nothing waits for the device within a run, unless somebody looks at taps; what a kernel finds
+//! wrong it leaves in a word of its own, which is read at the end.
+
+mod cx;
+pub(crate) mod device;
+pub(crate) mod kernels;
+mod ops;
+mod seq;
+mod weights;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use self::cx::{Cx, Gpu};
+use self::device::Device;
+use self::seq::Seq;
+use crate::backend::{Backend, Capabilities, InputData, KvLayout, SeqId};
+use crate::op::{GateUp, Head, Logits, TokenStats};
+use crate::pass::{self, CacheLayer};
+use crate::program::{Observer, Program, Source, TapData};
+use crate::weight::WeightTable;
+use crate::{ComputeError, Kind, KvType, Op, Val, math};
+
+/// A backend on a GPU.
+pub(crate) struct GpuBackend<D: Device> {
+    gpu: Gpu<D>,
+    capabilities: Capabilities,
+    seqs: BTreeMap<u32, Seq<D::Buffer>>,
+    next: u32,
+}
+
+/// Elements of a value as they were read.
+enum Shown {
+    Real(Vec<f32>),
+    Int(Vec<i32>),
+}
+
+impl Shown {
+    fn new(v: Val, bytes: &[u8]) -> Shown {
+        let words = &bytes.as_chunks::<4>().0[..v.len()];
+        match v.kind() {
+            Kind::Real => Shown::Real(words.iter().map(|&w| f32::from_le_bytes(w)).collect()),
+            Kind::Int => Shown::Int(words.iter().map(|&w| i32::from_le_bytes(w)).collect()),
+        }
+    }
+
+    fn view(&self) -> TapData<'_> {
+        match self {
+            Shown::Real(x) => TapData::F32(x),
+            Shown::Int(x) => TapData::I32(x),
+        }
+    }
+}
+
+impl<D: Device> GpuBackend<D> {
+    pub(crate) fn new(
+        device: D,
+        capabilities: Capabilities,
+        weights: Arc<WeightTable>,
+    ) -> Result<GpuBackend<D>, ComputeError> {
+        Ok(GpuBackend { gpu: Gpu::new(device, weights)?, capabilities, seqs: BTreeMap::new(), next: 0 })
+    }
+
+    fn seq(&self, id: SeqId) -> Result<&Seq<D::Buffer>, ComputeError> {
+        self.seqs.get(&id.0).ok_or(ComputeError::UnknownHandle { what: "sequence", id: id.0 })
+    }
+
+    /// Brings inputs to the device.
+    fn admit(
+        cx: &mut Cx<'_, D>,
+        seqs: &[Seq<D::Buffer>],
+        inputs: &[InputData<'_>],
+    ) -> Result<(), ComputeError> {
+        let mut given = inputs.iter();
+        for (v, source) in &cx.program.inputs {
+            let name = match source {
+                Source::Host { name } => *name,
+                Source::Kept { segment, id } => {
+                    let kept = cx.of.get(*segment).and_then(|&s| seqs[s].kept.get(id));
+                    let kept = kept
+                        .filter(|(_, n)| *n == v.len())
+                        .ok_or_else(|| pass::wrong_kept(*id, *v, kept.map(|k| k.1)))?;
+                    cx.values[v.index()] = Some(kept.0.clone());
+                    continue;
+                }
+            };
+            let data = given.next();
+            let words: Vec<u32> = match data.filter(|data| pass::fits(data, *v)) {
+                Some(InputData::Int(x)) => {
+                    cx.ids.insert(v.index(), x.to_vec());
+                    x.iter().map(|&x| x as u32).collect()
+                }
+                Some(InputData::F32(x)) => x.iter().map(|&x| math::flush(x).to_bits()).collect(),
+                Some(InputData::F64(x)) => x.iter().map(|&x| math::flush(x as f32).to_bits()).collect(),
+                None => return Err(pass::wrong_input(name, *v, data)),
+            };
+            if v.kind() == Kind::Real
+                && let Some(i) = words.iter().position(|&w| !f32::from_bits(w).is_finite())
+            {
+                return Err(pass::input_not_finite(name, *v, i, f32::from_bits(words[i]).is_nan()));
+            }
+            let buffer = cx.gpu.buffer(4 * v.len() as u64)?;
+            cx.gpu.device.write(&buffer, 0, bytes_of(&words))?;
+            cx.values[v.index()] = Some(buffer);
+        }
+        Ok(())
+    }
+
+    /// Elements of values, after everything before is done and found right.
+    fn show(cx: &mut Cx<'_, D>, values: &[Val]) -> Result<Vec<Shown>, ComputeError> {
+        let sizes: Vec<u64> = values.iter().map(|v| 4 * v.len() as u64).collect();
+        let bytes = cx.settle(values)?;
+        let mut at = 0;
+        let mut out = Vec::new();
+        for (v, size) in values.iter().zip(sizes) {
+            out.push(Shown::new(*v, &bytes[at..at + size as usize]));
+            at += size as usize;
+        }
+        Ok(out)
+    }
+
+    fn execute(
+        cx: &mut Cx<'_, D>,
+        inputs: &[InputData<'_>],
+        observer: &mut dyn Observer,
+        stop: Option<&AtomicBool>,
+    ) -> Result<(), ComputeError> {
+        let program = cx.program;
+        let mut taps = program.taps.iter().peekable();
+        let (times, products) = (observer.times_ops(), observer.wants_products());
+        let seqs = std::mem::take(&mut cx.seqs);
+        let admitted = Self::admit(cx, &seqs, inputs);
+        cx.seqs = seqs;
+        admitted?;
+        for (i, op) in program.ops.iter().enumerate() {
+            if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+                return Err(ComputeError::Interrupted);
+            }
+            let start = times.then(Instant::now);
+            let outputs = op.outputs();
+            for v in &outputs {
+                cx.values[v.index()] = Some(cx.gpu.buffer(4 * v.len() as u64)?);
+            }
+            cx.at = i;
+            cx.keeps_hidden = products;
+            ops::run(cx, op)?;
+            if let Some(start) = start {
+                Self::show(cx, &[])?;
+                observer.timed(i, start.elapsed());
+            }
+            if products {
+                Self::show_products(cx, op, observer)?;
+            }
+            while let Some(&(_, key, v)) = taps.next_if(|t| t.0 <= i) {
+                if observer.wants(key) {
+                    let shown = Self::show(cx, &[v])?;
+                    observer.tap(key, v, shown[0].view());
+                }
+            }
+            cx.free_temporaries();
+            for v in op.inputs().into_iter().chain(outputs) {
+                if program.last_use[v.index()] <= i {
+                    cx.free(v);
+                }
+            }
+        }
+        let shown = Self::show(cx, &program.outputs)?;
+        for (index, (v, shown)) in program.outputs.iter().zip(&shown).enumerate() {
+            observer.output(index, *v, shown.view());
+        }
+        for &(segment, v, id) in &program.keeps {
+            if let Some(&s) = cx.of.get(segment)
+                && let Some(buffer) = cx.values[v.index()].clone()
+            {
+                cx.seqs[s].kept.insert(id, (buffer, v.len()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows what an op multiplied by its weights.
+    fn show_products(cx: &mut Cx<'_, D>, op: &Op, observer: &mut dyn Observer) -> Result<(), ComputeError> {
+        match op {
+            Op::MatMul(o) => {
+                let x = Self::show(cx, &[o.x])?;
+                observer.product(o.w, x[0].view(), None);
+            }
+            Op::TokenStats(TokenStats { logits: Logits { x, head: Some(Head { w, .. }), .. }, .. }) => {
+                let x = Self::show(cx, &[*x])?;
+                observer.product(*w, x[0].view(), None);
+            }
+            Op::MoeExperts(o) => {
+                let shown = Self::show(cx, &[o.x, o.ids])?;
+                let [x, Shown::Int(ids)] = &shown[..] else { return Ok(()) };
+                let (first, second) = match o.gate_up {
+                    GateUp::Fused(w) => (w, None),
+                    GateUp::Split { gate, up } => (gate, Some(up)),
+                };
+                for w in [Some(first), second].into_iter().flatten() {
+                    observer.product(w, x.view(), Some(ids));
+                }
+                if let Some((hidden, n)) = cx.hidden.take() {
+                    let bytes = cx.read_buffer(&hidden, 4 * n as u64)?;
+                    let hidden: Vec<f32> =
+                        bytes.as_chunks::<4>().0.iter().map(|&b| f32::from_le_bytes(b)).collect();
+                    observer.product(o.down, TapData::F32(&hidden), Some(ids));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Words as the device has them.
+pub(crate) fn bytes_of(words: &[u32]) -> &[u8] {
+    const { assert!(cfg!(target_endian = "little"), "devices read words as they lie in memory") };
+    bytemuck::cast_slice(words)
+}
+
+impl<D: Device> Backend for GpuBackend<D> {
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities.clone()
+    }
+
+    fn seq_create(&mut self, layout: &KvLayout, kv_type: KvType) -> Result<SeqId, ComputeError> {
+        kv_type.check(self.capabilities.precision)?;
+        let id = self.next;
+        self.next += 1;
+        self.seqs.insert(id, Seq::new(&layout.widths, kv_type));
+        Ok(SeqId(id))
+    }
+
+    fn seq_len(&self, seq: SeqId) -> Result<usize, ComputeError> {
+        Ok(self.seq(seq)?.len)
+    }
+
+    fn seq_truncate(&mut self, seq: SeqId, len: usize) -> Result<(), ComputeError> {
+        let s =
+            self.seqs.get_mut(&seq.0).ok_or(ComputeError::UnknownHandle { what: "sequence", id: seq.0 })?;
+        s.truncate(len);
+        Ok(())
+    }
+
+    /// Keeps what it may free: caches of a device are one piece.
+    fn seq_forget(&mut self, seq: SeqId, _layer: usize, _before: usize) -> Result<(), ComputeError> {
+        self.seq(seq).map(|_| ())
+    }
+
+    fn seq_free(&mut self, seq: SeqId) {
+        self.seqs.remove(&seq.0);
+    }
+
+    fn seq_bytes(&self, seq: SeqId) -> Result<usize, ComputeError> {
+        Ok(self.seq(seq)?.bytes())
+    }
+
+    fn run(
+        &mut self,
+        program: &Program,
+        seqs: &[SeqId],
+        inputs: &[InputData<'_>],
+        observer: &mut dyn Observer,
+    ) -> Result<(), ComputeError> {
+        let different = pass::different(program, seqs)?;
+        let mut appends = false;
+        for (segment, &seq) in program.segments().iter().zip(seqs) {
+            let seq = self.seq(seq)?;
+            let layers: Vec<CacheLayer> = seq.widths().map(|width| CacheLayer { width, first: 0 }).collect();
+            appends = pass::check_cache(program, segment, seq.len, &layers)?;
+        }
+        let of: Vec<usize> = seqs.iter().map(|s| different.partition_point(|d| d < s)).collect();
+        let taken: Vec<_> = different.iter().filter_map(|seq| self.seqs.remove(&seq.0)).collect();
+        let stop = observer.interrupt();
+        let mut cx = Cx::new(&mut self.gpu, program, taken, &of);
+        let done = Self::execute(&mut cx, inputs, observer, stop.as_deref());
+        let mut taken = cx.finish();
+        if done.is_err() {
+            // Buffers are written again only when nothing is at work. That the run failed is said already.
+            let _ = self.gpu.device.read(&[]);
+        }
+        if done.is_ok() && appends {
+            for (&s, part) in of.iter().zip(program.segments().iter()) {
+                taken[s].len += part.rows;
+            }
+        }
+        self.seqs.extend(different.iter().map(|seq| seq.0).zip(taken));
+        done
+    }
+}
