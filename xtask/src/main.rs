@@ -3,8 +3,10 @@
 #![allow(clippy::print_stdout, reason = "a developer tool that reports on the terminal")]
 
 mod budget;
+mod cuda;
 mod fuzz;
 mod instructions;
+mod modules;
 mod proofs;
 mod steps;
 mod wgsl;
@@ -17,6 +19,7 @@ const HELP: &str = "usage: cargo xtask TASK
   budget   line budgets of source files, and names that must not leave their files
   instructions [--store]: instruction counts of fixed small workloads against stored numbers (valgrind)
   wgsl [--check]: kernels of GPUs from their texts; with --check compares those that are there
+  cuda [--check]: modules of NVIDIA's GPUs, and what their assembler says of them; fetches the compiler from PyPI
   page     the page of the server in a real browser: against a mock, and against the built program
   clients  [ARGUMENT]...: other people's clients of the API against the built program, see scripts/clients/run.py
   schema   [CASES]: schemathesis generates requests from openapi.json; no answer may be an error of the server
@@ -32,6 +35,7 @@ fn main() -> Result<()> {
         Some("budget") => budget::check(),
         Some("instructions") => steps::instructions(args.iter().any(|a| a == "--store")),
         Some("wgsl") => wgsl::wgsl(args.iter().any(|a| a == "--check")),
+        Some("cuda") => cuda::cuda(args.iter().any(|a| a == "--check")),
         Some("page") => proofs::page(),
         Some("clients") => proofs::clients(&args),
         Some("schema") => proofs::schema(args.first().map_or("10000", String::as_str)),

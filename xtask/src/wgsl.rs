@@ -2,7 +2,9 @@
 //!
 //! SPIR-V of every float operation carries NoContraction, so that no driver fuses or reorders what the contract keeps apart
 //! (naga never writes it). MSL begins with the pragma that does the same. The results are checked in, so that building the
-//! library needs no shader compiler; `ci` makes them again and compares.
+//! library needs no shader compiler; `ci` makes them again and compares. The compilers of CUDA and HIP get C++ ([`cpp`]).
+
+mod c;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,7 +15,7 @@ use naga::back::{msl, spv};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 
 /// Folder of the texts.
-const FOLDER: &str = "crates/redraft-compute/src/gpu/kernels";
+pub(crate) const FOLDER: &str = "crates/redraft-compute/src/gpu/kernels";
 /// Folder of what is made of them.
 const MADE: &str = "crates/redraft-compute/src/gpu/kernels/made";
 /// The table.
@@ -83,10 +85,14 @@ fn entries(root: &Path) -> Result<Vec<Entry>> {
 fn parse(name: &str, text: &str) -> Result<(naga::Module, naga::valid::ModuleInfo)> {
     let module =
         naga::front::wgsl::parse_str(text).map_err(|e| anyhow!("{name}: {}", e.emit_to_string(text)))?;
-    let info = Validator::new(ValidationFlags::all(), Capabilities::empty())
-        .validate(&module)
-        .map_err(|e| anyhow!("{name}: {}", e.emit_to_string(text)))?;
+    let info = validate(name, text, &module)?;
     Ok((module, info))
+}
+
+fn validate(name: &str, text: &str, module: &naga::Module) -> Result<naga::valid::ModuleInfo> {
+    Validator::new(ValidationFlags::all(), Capabilities::empty())
+        .validate(module)
+        .map_err(|e| anyhow!("{name}: {}", e.emit_to_string(text)))
 }
 
 fn spirv(name: &str, text: &str) -> Result<Vec<u32>> {
@@ -155,6 +161,21 @@ fn metal(name: &str, text: &str, bindings: usize) -> Result<String> {
     let (msl, _) = msl::write_string(&module, &info, &options, &msl::PipelineOptions::default())
         .with_context(|| name.to_owned())?;
     Ok(format!("#pragma METAL fp contract(off)\n{msl}"))
+}
+
+/// Names of the kernels and their texts in C++, with only what each uses.
+pub(crate) fn cpp(root: &Path) -> Result<Vec<(String, String)>> {
+    let mut list = Vec::new();
+    for e in entries(root)? {
+        let text = e.text(root, Flavour::Made { dot: true })?;
+        let (mut module, _) = parse(&e.name, &text)?;
+        let bindings = access(&module)?.len();
+        naga::compact::compact(&mut module, naga::compact::KeepUnused::No);
+        let info = validate(&e.name, &text, &module)?;
+        let text = c::write(&e.name, &module, &info, bindings)?;
+        list.push((e.name, text));
+    }
+    Ok(list)
 }
 
 /// What a binding is: `u`niform, `r`ead, or `w`ritten, in the order of their numbers.
