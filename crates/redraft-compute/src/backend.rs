@@ -101,6 +101,67 @@ pub struct BackendOptions {
     pub threads: Option<usize>,
     /// CPU level by name; none takes the best.
     pub level: Option<String>,
+    /// Device by the number that [`BackendSpec::devices`] gives it; none takes the first.
+    pub device: Option<String>,
+}
+
+/// What kind of thing computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// The processor, by instructions of ours.
+    Cpu,
+    /// A GPU with memory of its own.
+    Discrete,
+    /// A GPU that shares the memory of the processor.
+    Integrated,
+    /// A GPU of a virtual machine.
+    Virtual,
+    /// A driver that computes on the processor.
+    Software,
+    /// Something else.
+    Other,
+}
+
+impl DeviceKind {
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            DeviceKind::Cpu => "cpu",
+            DeviceKind::Discrete => "discrete GPU",
+            DeviceKind::Integrated => "integrated GPU",
+            DeviceKind::Virtual => "virtual GPU",
+            DeviceKind::Software => "software",
+            DeviceKind::Other => "other",
+        }
+    }
+}
+
+/// A device that a backend can compute on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// What [`BackendOptions::device`] takes.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: DeviceKind,
+    /// Interface, driver and version.
+    pub driver: String,
+    /// Bytes of its own memory, where the driver says.
+    pub memory: Option<u64>,
+    /// Limits that matter, by name.
+    pub limits: Vec<(&'static str, u64)>,
+}
+
+/// One operation of a device against the host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Check {
+    /// What was asked.
+    pub name: &'static str,
+    /// Whether the bits are those of the contract.
+    pub passed: bool,
+    /// What was found, where they are not.
+    pub said: String,
 }
 
 /// Runs programs over the weights it was created with.
@@ -150,8 +211,26 @@ pub struct BackendSpec {
     pub about: &'static str,
     /// Number types that it computes in.
     pub precisions: &'static [Precision],
+    /// Whether it computes elsewhere than on the processor.
+    pub on_device: bool,
+    /// The devices that are there.
+    pub devices: fn() -> Vec<DeviceInfo>,
+    /// Compares the operations of a device with those of the host. Nothing where ours are the host's.
+    pub probe: fn(&BackendOptions) -> Result<Vec<Check>, ComputeError>,
     /// Creates the backend over a model's weights.
     pub create: CreateBackend,
+}
+
+/// The processor, as a device.
+pub(crate) fn this_processor(level: String) -> Vec<DeviceInfo> {
+    vec![DeviceInfo {
+        id: "0".into(),
+        name: "this processor".into(),
+        kind: DeviceKind::Cpu,
+        driver: level,
+        memory: None,
+        limits: Vec::new(),
+    }]
 }
 
 /// All backends that this build has, from the plainest on.
@@ -174,12 +253,13 @@ pub fn backend(name: &str) -> Result<&'static BackendSpec, ComputeError> {
     })
 }
 
-/// The fastest backend that computes in a number type.
+/// The fastest backend on the processor that computes in a number type. GPUs are taken where somebody names them.
 ///
 /// # Errors
 /// [`ComputeError::Unavailable`] when none does.
 pub fn fastest(precision: Precision) -> Result<&'static BackendSpec, ComputeError> {
-    BACKENDS.iter().rfind(|b| b.precisions.contains(&precision)).ok_or_else(|| ComputeError::Unavailable {
+    let host = |b: &&BackendSpec| b.precisions.contains(&precision) && !b.on_device;
+    BACKENDS.iter().rfind(host).ok_or_else(|| ComputeError::Unavailable {
         what: "precision",
         name: precision.name().into(),
         available: Precision::default().name().into(),

@@ -15,7 +15,7 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::backend::{Backend, BackendOptions, BackendSpec, Capabilities, Precision};
+use crate::backend::{Backend, BackendOptions, BackendSpec, Capabilities, Precision, this_processor};
 use crate::host::{HostBackend, HostKernels, OpCx};
 use crate::reference::choice;
 use crate::weight::WeightTable;
@@ -43,6 +43,9 @@ pub(crate) const SPEC: BackendSpec = BackendSpec {
     name: "cpu",
     about: "all threads, AVX2, AVX-512 or NEON; the canonical f32 bits",
     precisions: &[Precision::F32],
+    on_device: false,
+    devices: || this_processor(CpuLevel::available().last().map_or("", |l| l.name()).into()),
+    probe: |_| Ok(Vec::new()),
     create,
 };
 

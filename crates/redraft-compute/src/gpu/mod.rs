@@ -3,6 +3,7 @@
 //! * [`device`]: what a GPU must do; `kernels`: what runs on it, as text in the folder of that name.
 //! * [`weights`]: the forms in which weights are stored there.
 //! * `ops`: each op as kernels.
+//! * [`probe`](mod@probe): whether a device keeps to the contract.
 //!
 //! The bits are those of the reference: kernels add in the order of the contract, and how an op is cut into workgroups and
 //! slabs cannot be seen in them. Nothing waits for the device within a run, unless somebody looks at taps; what a kernel finds
@@ -12,6 +13,7 @@ mod cx;
 pub(crate) mod device;
 pub(crate) mod kernels;
 mod ops;
+pub(crate) mod probe;
 mod seq;
 mod weights;
 

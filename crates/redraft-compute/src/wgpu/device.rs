@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::ComputeError;
+use crate::backend::{DeviceInfo, DeviceKind};
 use crate::gpu::device::{Device, Dispatch, KernelSpec, Limits, PARAMETERS, View};
 use crate::gpu::kernels::{KERNELS, Kernel};
 
@@ -56,15 +57,77 @@ fn adapters() -> Vec<wgpu::Adapter> {
         ..wgpu::InstanceDescriptor::new_without_display_handle()
     });
     let mut list = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::all()));
-    list.sort_by_key(|a| match a.get_info().device_type {
-        wgpu::DeviceType::DiscreteGpu => 0,
-        wgpu::DeviceType::IntegratedGpu => 1,
-        wgpu::DeviceType::VirtualGpu => 2,
-        wgpu::DeviceType::Other => 3,
-        wgpu::DeviceType::Cpu => 4,
+    list.sort_by_key(|a| match kind(&a.get_info()) {
+        DeviceKind::Discrete => 0,
+        DeviceKind::Integrated => 1,
+        DeviceKind::Virtual => 2,
+        DeviceKind::Other | DeviceKind::Cpu => 3,
+        DeviceKind::Software => 4,
     });
     list
 }
+
+fn kind(info: &wgpu::AdapterInfo) -> DeviceKind {
+    match info.device_type {
+        wgpu::DeviceType::DiscreteGpu => DeviceKind::Discrete,
+        wgpu::DeviceType::IntegratedGpu => DeviceKind::Integrated,
+        wgpu::DeviceType::VirtualGpu => DeviceKind::Virtual,
+        wgpu::DeviceType::Cpu => DeviceKind::Software,
+        wgpu::DeviceType::Other => DeviceKind::Other,
+    }
+}
+
+fn driver(info: &wgpu::AdapterInfo) -> String {
+    format!("{} {} {}", info.backend, info.driver, info.driver_info)
+}
+
+/// All devices by their numbers.
+pub(super) fn list() -> Vec<DeviceInfo> {
+    let info = |(i, a): (usize, &wgpu::Adapter)| {
+        let (info, limits) = (a.get_info(), a.limits());
+        DeviceInfo {
+            id: i.to_string(),
+            name: info.name.clone(),
+            kind: kind(&info),
+            driver: driver(&info),
+            memory: vulkan(a).map(|v| v.memory),
+            limits: vec![
+                ("bytes of a buffer", limits.max_buffer_size),
+                ("bytes that a kernel sees of a buffer", limits.max_storage_buffer_binding_size),
+                ("bytes of shared memory", u64::from(limits.max_compute_workgroup_storage_size)),
+                ("invocations of a workgroup", u64::from(limits.max_compute_invocations_per_workgroup)),
+            ],
+        }
+    };
+    adapters().iter().enumerate().map(info).collect()
+}
+
+/// What only Vulkan says.
+struct Vulkan {
+    /// Bytes of the largest heap of the device's own memory.
+    memory: u64,
+    /// Products of bytes by an instruction: part of version 1.3.
+    dot: bool,
+}
+
+fn vulkan(adapter: &wgpu::Adapter) -> Option<Vulkan> {
+    // SAFETY: the guard lives as long as what is taken from it, and nothing of it is destroyed.
+    let adapter = unsafe { adapter.as_hal::<wgpu::hal::vulkan::Api>() }?;
+    let (instance, device) = (adapter.shared_instance().raw_instance(), adapter.raw_physical_device());
+    // SAFETY: both are alive, and the functions have no further conditions.
+    let (heaps, version) = unsafe {
+        let memory = instance.get_physical_device_memory_properties(device);
+        (memory, instance.get_physical_device_properties(device).api_version)
+    };
+    let own = |size: u64, flags: u32| if flags & DEVICE_LOCAL != 0 { size } else { 0 };
+    let memory = heaps.memory_heaps_as_slice().iter().map(|h| own(h.size, h.flags.as_raw())).max();
+    Some(Vulkan { memory: memory.unwrap_or(0), dot: version >= VERSION_1_3 })
+}
+
+/// `VK_MEMORY_HEAP_DEVICE_LOCAL_BIT`.
+const DEVICE_LOCAL: u32 = 1;
+/// Version 1.3 as Vulkan writes it.
+const VERSION_1_3: u32 = (1 << 22) | (3 << 12);
 
 fn unavailable(name: &str, available: String) -> ComputeError {
     ComputeError::Unavailable { what: "device", name: name.into(), available }
@@ -99,7 +162,9 @@ impl Shared {
         let info = adapter.get_info();
         let passthrough = adapter.features() & wgpu::Features::PASSTHROUGH_SHADERS;
         let route = match info.backend {
-            wgpu::Backend::Vulkan if !passthrough.is_empty() => Route::Spirv { dot: has_dot(&info) },
+            wgpu::Backend::Vulkan if !passthrough.is_empty() => {
+                Route::Spirv { dot: vulkan(adapter).is_some_and(|v| v.dot) }
+            }
             wgpu::Backend::Metal if !passthrough.is_empty() => Route::Msl,
             _ => Route::Text,
         };
@@ -226,11 +291,6 @@ impl Shared {
     }
 }
 
-/// Whether a driver has the packed products of Vulkan 1.3.
-fn has_dot(_info: &wgpu::AdapterInfo) -> bool {
-    false
-}
-
 /// A device as the ops use it.
 pub(super) struct WgpuDevice {
     shared: Arc<Shared>,
@@ -266,7 +326,7 @@ impl WgpuDevice {
     /// Name and driver.
     pub(super) fn name(&self) -> String {
         let i = &self.shared.info;
-        format!("{} ({}, {} {})", i.name, i.backend, i.driver, i.driver_info)
+        format!("{} ({})", i.name, driver(i))
     }
 
     fn encoder(&mut self) -> &mut wgpu::CommandEncoder {

@@ -14,6 +14,9 @@ pub(crate) const SPEC: BackendSpec = BackendSpec {
     name: "wgpu",
     about: "GPUs by Vulkan, Metal or DX12; the canonical f32 bits where the driver keeps to them",
     precisions: &[Precision::F32],
+    on_device: true,
+    devices: device::list,
+    probe: |options| crate::gpu::probe::probe(&mut device::WgpuDevice::open(options.device.as_deref())?),
     create,
 };
 
@@ -25,7 +28,7 @@ fn create(options: &BackendOptions, weights: Arc<WeightTable>) -> Result<Box<dyn
             available: Precision::F32.name().into(),
         });
     }
-    let device = device::WgpuDevice::open(options.level.as_deref())?;
+    let device = device::WgpuDevice::open(options.device.as_deref())?;
     let capabilities = Capabilities {
         backend: SPEC.name,
         precision: Precision::F32,
