@@ -151,6 +151,8 @@ pub struct DeviceInfo {
     pub memory: Option<u64>,
     /// Limits that matter, by name.
     pub limits: Vec<(&'static str, u64)>,
+    /// A number for the kernels that would run on it: another build may have others.
+    pub kernels: u64,
 }
 
 /// One operation of a device against the host.
@@ -230,6 +232,7 @@ pub(crate) fn this_processor(level: String) -> Vec<DeviceInfo> {
         driver: level,
         memory: None,
         limits: Vec::new(),
+        kernels: 0,
     }]
 }
 

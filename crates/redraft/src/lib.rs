@@ -6,6 +6,7 @@ pub mod bench;
 pub mod chat;
 pub mod constrain;
 pub mod convert;
+pub mod device;
 pub mod diagnose;
 mod distribution;
 pub mod doctor;

@@ -1,6 +1,6 @@
 //! A model file, ready to run: hyper-parameters, weights, tokenizer, template, backend.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use redraft_compute::{
@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::Error;
 use crate::arch::{Arch, ArchSpec, Shape, arch_of};
+use crate::device::{Verdict, verdict};
 use crate::diagnose::{Applied, Elsewhere};
 use crate::engine::Session;
 use crate::importance::ImportanceCollector;
@@ -42,6 +43,10 @@ pub struct LoadOptions {
     pub threads: Option<usize>,
     /// CPU level by name; none takes the best of this machine.
     pub cpu_level: Option<String>,
+    /// Device of the backend by its number; none takes the first.
+    pub device: Option<String>,
+    /// Folder in which is kept what devices were found to be; none probes them each time.
+    pub cache: Option<PathBuf>,
     /// Map the file instead of reading it into memory.
     pub mmap: bool,
 }
@@ -56,6 +61,8 @@ impl Default for LoadOptions {
             kv_budget: KV_BUDGET,
             threads: None,
             cpu_level: None,
+            device: None,
+            cache: None,
             mmap: true,
         }
     }
@@ -146,7 +153,24 @@ impl Model {
             precision: options.precision,
             threads: options.threads,
             level: options.cpu_level.clone(),
+            device: options.device.clone(),
         };
+        if engine.on_device {
+            let Verdict { class, reason } = verdict(engine, &backend_options, options.cache.as_deref())?;
+            if !class.covers(numerics) {
+                let reason = reason.unwrap_or_default();
+                // Who asks for a mode by name asks for its bits.
+                if options.numerics.is_some() {
+                    return Err(Error::Approximate {
+                        backend: engine.name,
+                        class: class.name(),
+                        numerics,
+                        reason,
+                    });
+                }
+                notes.push(format!("results of this device are approximate ({}): {reason}", class.name()));
+            }
+        }
         let backend = (engine.create)(&backend_options, Arc::clone(&weights))?;
         let LoadOptions { kv_type, kv_budget, .. } = *options;
         Ok(Model {

@@ -71,6 +71,8 @@ pub(crate) enum Command {
     Batch(Box<cmd::batch::Args>),
     Inspect(cmd::inspect::Args),
     Doctor(cmd::doctor::Args),
+    Devices(cmd::devices::Args),
+    Selftest(cmd::selftest::Args),
     Tokenize(cmd::tokenize::TokenizeArgs),
     Detokenize(cmd::tokenize::DetokenizeArgs),
     Trace(Box<cmd::trace::Args>),

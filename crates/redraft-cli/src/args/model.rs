@@ -21,9 +21,13 @@ pub(crate) struct ModelArgs {
     #[arg(short, long, value_name = "FILE", env = "REDRAFT_MODEL")]
     pub(crate) model: Option<PathBuf>,
 
-    /// What computes; auto takes the fastest that there is.
+    /// What computes; auto takes the fastest way of this processor.
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = backends(), env = "REDRAFT_BACKEND")]
     pub(crate) backend: String,
+
+    /// Device of the backend, by the number that `redraft devices` gives it [default: the first].
+    #[arg(long, value_name = "N", env = "REDRAFT_DEVICE")]
+    pub(crate) device: Option<String>,
 
     /// Threads; without it as many as the machine has. Results do not depend on it.
     #[arg(short, long, value_name = "N", value_parser = threads, allow_negative_numbers = true, env = "REDRAFT_THREADS")]
@@ -55,6 +59,8 @@ impl ModelArgs {
             precision,
             numerics: self.numerics,
             threads: self.threads,
+            device: self.device.clone(),
+            cache: cache_folder(),
             mmap: !self.no_mmap,
             ..LoadOptions::default()
         };
@@ -85,7 +91,17 @@ impl ModelArgs {
     }
 }
 
-fn backends() -> PossibleValuesParser {
+/// Where the program keeps what it can find out again.
+pub(crate) fn cache_folder() -> Option<PathBuf> {
+    let of = |variable: &str| std::env::var_os(variable).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let home =
+        || of("HOME").map(|h| h.join(if cfg!(target_os = "macos") { "Library/Caches" } else { ".cache" }));
+    of("REDRAFT_CACHE").or_else(|| {
+        of("XDG_CACHE_HOME").or_else(|| of("LOCALAPPDATA")).or_else(home).map(|c| c.join("redraft"))
+    })
+}
+
+pub(crate) fn backends() -> PossibleValuesParser {
     let auto = PossibleValue::new("auto").help("the fastest");
     let listed = BACKENDS.iter().map(|b| PossibleValue::new(b.name).help(b.about));
     PossibleValuesParser::new(std::iter::once(auto).chain(listed))

@@ -3,7 +3,7 @@
 use super::report::Failure;
 use super::runner::Suite;
 use crate::backend::{BackendOptions, BackendSpec, Check};
-use crate::{ComputeError, Numerics};
+use crate::{Capabilities, ComputeError, Numerics};
 
 /// Cases of each op and mode in a probe.
 const EACH: usize = 4;
@@ -51,6 +51,12 @@ impl Class {
 pub struct Probe {
     /// What follows from it.
     pub class: Class,
+    /// The device as it ran.
+    pub capabilities: Capabilities,
+    /// Digests of the cases, as [`Report`](super::Report) has them.
+    pub digest: u64,
+    /// In `fast`.
+    pub fast_digest: u64,
     /// Operations against the host.
     pub checks: Vec<Check>,
     /// Cases of the suite that were run.
@@ -69,7 +75,15 @@ impl Probe {
         let suite = Suite::part(EACH)?;
         let report = suite.check(spec, options)?;
         let class = class(&checks, &report.failures);
-        Ok(Probe { class, checks, cases: suite.len(), failures: report.failures })
+        Ok(Probe {
+            class,
+            capabilities: report.capabilities,
+            digest: report.digest,
+            fast_digest: report.fast_digest,
+            checks,
+            cases: suite.len(),
+            failures: report.failures,
+        })
     }
 
     /// The first thing that is wrong.

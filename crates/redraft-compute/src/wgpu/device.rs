@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::ComputeError;
 use crate::backend::{DeviceInfo, DeviceKind};
-use crate::gpu::device::{Device, Dispatch, KernelSpec, Limits, PARAMETERS, View};
+use crate::gpu::device::{Device, Dispatch, KernelSpec, Limits, PARAMETERS, View, digest};
 use crate::gpu::kernels::{KERNELS, Kernel};
 
 /// Bytes of the parameters of a dispatch: what any device can begin a binding at.
@@ -97,6 +97,7 @@ pub(super) fn list() -> Vec<DeviceInfo> {
                 ("bytes of shared memory", u64::from(limits.max_compute_workgroup_storage_size)),
                 ("invocations of a workgroup", u64::from(limits.max_compute_invocations_per_workgroup)),
             ],
+            kernels: digest(KERNELS),
         }
     };
     adapters().iter().enumerate().map(info).collect()
