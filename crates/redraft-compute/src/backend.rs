@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::program::Observer;
 use crate::weight::WeightTable;
-use crate::{ComputeError, KvType, Program};
+use crate::{ComputeError, KvType, Op, Program};
 
 /// Handle of a sequence: its KV cache and its kept values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -103,6 +103,38 @@ pub struct BackendOptions {
     pub level: Option<String>,
     /// Device by the number that [`BackendSpec::devices`] gives it; none takes the first.
     pub device: Option<String>,
+    /// What of a program the processor computes beside a device.
+    pub placement: Placement,
+    /// Bytes that may be taken of the memory of a device; none takes what there is.
+    pub device_memory: Option<u64>,
+}
+
+/// What of a program the processor computes beside a device; nothing by default. No bit depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Placement {
+    /// The first so many layers, and what comes before them.
+    pub host_layers: usize,
+    /// The experts of the first so many layers.
+    pub host_experts: usize,
+}
+
+impl Placement {
+    /// Whether the processor computes an op.
+    pub(crate) fn on_host(self, program: &Program, index: usize) -> bool {
+        let layer = match program.layer_of(index) {
+            Some(layer) => layer,
+            // Before the first layer, or behind the last.
+            None if program.ops[..index].iter().any(|op| matches!(op, Op::Attention(_))) => return false,
+            None => 0,
+        };
+        layer < self.host_layers
+            || (layer < self.host_experts && matches!(program.ops[index], Op::MoeExperts(_)))
+    }
+
+    /// Whether it computes anything.
+    pub fn splits(self) -> bool {
+        self != Placement::default()
+    }
 }
 
 /// What kind of thing computes.

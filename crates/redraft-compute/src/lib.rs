@@ -34,7 +34,7 @@ mod wgpu;
 
 pub use backend::{
     BACKENDS, Backend, BackendOptions, BackendSpec, Capabilities, Check, DeviceInfo, DeviceKind, InputData,
-    KvLayout, Precision, SeqId, backend, fastest,
+    KvLayout, Placement, Precision, SeqId, backend, fastest,
 };
 pub use error::ComputeError;
 pub use kv::{KV_RUN, KvType};

@@ -77,7 +77,7 @@ struct Scratch {
 }
 
 /// The kernels of one level with the threads and buffers they work with.
-struct Cpu {
+pub(crate) struct Cpu {
     level: CpuLevel,
     table: &'static table::Table,
     pool: pool::Pool,
@@ -94,7 +94,7 @@ struct Cpu {
 }
 
 impl Cpu {
-    fn new(level: CpuLevel, threads: Option<usize>) -> Result<Cpu, ComputeError> {
+    pub(crate) fn new(level: CpuLevel, threads: Option<usize>) -> Result<Cpu, ComputeError> {
         let table = table::table(level).ok_or_else(|| ComputeError::Unavailable {
             what: "CPU level",
             name: level.name().into(),

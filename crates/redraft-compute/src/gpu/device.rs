@@ -77,7 +77,7 @@ pub(crate) trait Device: Send {
     /// Memory of zeros.
     fn alloc(&mut self, what: &str, bytes: u64) -> Result<Self::Buffer, ComputeError>;
 
-    /// Writes to a buffer that nothing uses that was asked for since the last [`read`](Self::read).
+    /// Writes to a buffer, after all that was asked for before.
     fn write(&mut self, to: &Self::Buffer, at: u64, bytes: &[u8]) -> Result<(), ComputeError>;
 
     /// Copies between buffers.

@@ -49,8 +49,14 @@ struct Shared {
 /// The devices of this machine that were opened, by their number.
 static OPEN: OnceLock<Mutex<BTreeMap<usize, Arc<Shared>>>> = OnceLock::new();
 
-/// Adapters in the order of their numbers: real ones first.
-fn adapters() -> Vec<wgpu::Adapter> {
+/// Adapters in the order of their numbers: real ones first. They are looked for once, since drivers take their time and have
+/// their say on stderr.
+fn adapters() -> &'static [wgpu::Adapter] {
+    static ADAPTERS: OnceLock<Vec<wgpu::Adapter>> = OnceLock::new();
+    ADAPTERS.get_or_init(find_adapters)
+}
+
+fn find_adapters() -> Vec<wgpu::Adapter> {
     let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
         backends: wgpu::Backends::VULKAN | wgpu::Backends::METAL | wgpu::Backends::DX12,
         flags: wgpu::InstanceFlags::empty(),
@@ -403,6 +409,8 @@ impl Device for WgpuDevice {
     }
 
     fn write(&mut self, to: &wgpu::Buffer, at: u64, bytes: &[u8]) -> Result<(), ComputeError> {
+        // Writes go before what is submitted after them.
+        self.submit()?;
         if !bytes.is_empty() {
             self.shared.queue.write_buffer(to, at, bytes);
         }

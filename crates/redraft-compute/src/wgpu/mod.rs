@@ -36,5 +36,5 @@ fn create(options: &BackendOptions, weights: Arc<WeightTable>) -> Result<Box<dyn
         threads: 1,
         bit_exact: true,
     };
-    Ok(Box::new(GpuBackend::new(device, capabilities, weights)?))
+    Ok(Box::new(GpuBackend::new(device, capabilities, options, weights)?))
 }
