@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::program::Observer;
-use crate::weight::WeightTable;
+use crate::weight::{Weight, WeightTable};
 use crate::{ComputeError, KvType, Op, Program};
 
 /// Handle of a sequence: its KV cache and its kept values.
@@ -249,6 +249,8 @@ pub struct BackendSpec {
     pub on_device: bool,
     /// The devices that are there.
     pub devices: fn() -> Vec<DeviceInfo>,
+    /// Bytes that a weight takes on a device.
+    pub weight_bytes: fn(&Weight) -> u64,
     /// Compares the operations of a device with those of the host. Nothing where ours are the host's.
     pub probe: fn(&BackendOptions) -> Result<Vec<Check>, ComputeError>,
     /// Creates the backend over a model's weights.

@@ -20,6 +20,7 @@ pub mod importance;
 mod layers;
 pub mod model;
 mod partial;
+pub mod placement;
 pub mod receipt;
 pub mod sampler;
 pub mod synth;

@@ -11,10 +11,11 @@ use sha2::{Digest as _, Sha256};
 
 use crate::Error;
 use crate::arch::{Arch, ArchSpec, Shape, arch_of};
-use crate::device::{Verdict, verdict};
+use crate::device::{Verdict, chosen, verdict};
 use crate::diagnose::{Applied, Elsewhere};
 use crate::engine::Session;
 use crate::importance::ImportanceCollector;
+use crate::placement::{Sizes, Wanted};
 use crate::sampler::{EDIT, Params, SamplerSpec, names_commands};
 use crate::tokenizer::Tokenizer;
 use crate::weights::WeightLoader;
@@ -45,6 +46,10 @@ pub struct LoadOptions {
     pub cpu_level: Option<String>,
     /// Device of the backend by its number; none takes the first.
     pub device: Option<String>,
+    /// What of the model goes to the device; what is not said is found by what has room there.
+    pub placement: Wanted,
+    /// Bytes that may be taken of the memory of the device; none takes nine tenths of it.
+    pub device_memory: Option<u64>,
     /// Folder in which is kept what devices were found to be; none probes them each time.
     pub cache: Option<PathBuf>,
     /// Map the file instead of reading it into memory.
@@ -62,6 +67,8 @@ impl Default for LoadOptions {
             threads: None,
             cpu_level: None,
             device: None,
+            placement: Wanted::default(),
+            device_memory: None,
             cache: None,
             mmap: true,
         }
@@ -149,13 +156,34 @@ impl Model {
             "auto" => fastest(options.precision)?,
             name => backend(name)?,
         };
-        let backend_options = BackendOptions {
+        let mut backend_options = BackendOptions {
             precision: options.precision,
             threads: options.threads,
             level: options.cpu_level.clone(),
             device: options.device.clone(),
+            ..Default::default()
         };
         if engine.on_device {
+            let info = chosen(engine, &backend_options)?;
+            let memory = options.device_memory.or(info.memory.map(|m| m / 10 * 9));
+            backend_options.device_memory = memory;
+            // Caches and what is computed have an eighth, and half a gigabyte at least.
+            let room = memory.map_or(u64::MAX, |m| m.saturating_sub((m / 8).max(1 << 29).min(m / 2)));
+            let sizes = Sizes::of(&weights, engine.weight_bytes);
+            let Some(plan) = sizes.fit(options.placement, room) else {
+                return Err(ComputeError::OutOfMemory {
+                    what: format!(
+                        "one layer beside embedding and head on {}, which has room for {room} bytes",
+                        info.name
+                    ),
+                    bytes: usize::try_from(sizes.least()).unwrap_or(usize::MAX),
+                }
+                .into());
+            };
+            backend_options.placement = plan.placement;
+            if plan.placement.splits() {
+                notes.push(plan.describe(&info.name, room));
+            }
             let Verdict { class, reason } = verdict(engine, &backend_options, options.cache.as_deref())?;
             if !class.covers(numerics) {
                 let reason = reason.unwrap_or_default();

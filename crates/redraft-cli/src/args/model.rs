@@ -6,6 +6,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use redraft::LoadOptions;
 use redraft::compute::cpu::MAX_THREADS;
 use redraft::compute::{BACKENDS, KvType, Numerics, Precision};
+use redraft::placement::Wanted;
 
 use super::{Given, left_out};
 
@@ -28,6 +29,20 @@ pub(crate) struct ModelArgs {
     /// Device of the backend, by the number that `redraft devices` gives it [default: the first].
     #[arg(long, value_name = "N", env = "REDRAFT_DEVICE")]
     pub(crate) device: Option<String>,
+
+    /// The last so many layers are computed on the device, the others by the processor; -ngl is the same [default: what has
+    /// room].
+    #[arg(long, value_name = "N", env = "REDRAFT_GPU_LAYERS")]
+    pub(crate) gpu_layers: Option<usize>,
+
+    /// The experts of the first so many layers are computed by the processor [default: as many as have no room on the
+    /// device].
+    #[arg(long, value_name = "N", env = "REDRAFT_N_CPU_MOE")]
+    pub(crate) n_cpu_moe: Option<usize>,
+
+    /// Memory of the device that may be taken, in MiB [default: nine tenths of it].
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..1 << 40), env = "REDRAFT_GPU_MEMORY")]
+    pub(crate) gpu_memory: Option<u64>,
 
     /// Threads; without it as many as the machine has. Results do not depend on it.
     #[arg(short, long, value_name = "N", value_parser = threads, allow_negative_numbers = true, env = "REDRAFT_THREADS")]
@@ -60,6 +75,8 @@ impl ModelArgs {
             numerics: self.numerics,
             threads: self.threads,
             device: self.device.clone(),
+            placement: Wanted { device_layers: self.gpu_layers, host_experts: self.n_cpu_moe },
+            device_memory: self.gpu_memory.map(|m| m << 20),
             cache: cache_folder(),
             mmap: !self.no_mmap,
             ..LoadOptions::default()

@@ -45,6 +45,7 @@ pub(crate) const SPEC: BackendSpec = BackendSpec {
     precisions: &[Precision::F32],
     on_device: false,
     devices: || this_processor(CpuLevel::available().last().map_or("", |l| l.name()).into()),
+    weight_bytes: |_| 0,
     probe: |_| Ok(Vec::new()),
     create,
 };

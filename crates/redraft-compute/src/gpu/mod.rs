@@ -17,6 +17,8 @@ pub(crate) mod probe;
 mod seq;
 mod weights;
 
+pub(crate) use self::weights::stored_bytes;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -47,6 +47,7 @@ pub(crate) const SPEC: BackendSpec = BackendSpec {
     precisions: &[Precision::F32, Precision::F64, Precision::Bf16],
     on_device: false,
     devices: || this_processor(LEVEL.into()),
+    weight_bytes: |_| 0,
     probe: |_| Ok(Vec::new()),
     create,
 };

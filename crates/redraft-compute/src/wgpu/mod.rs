@@ -16,6 +16,7 @@ pub(crate) const SPEC: BackendSpec = BackendSpec {
     precisions: &[Precision::F32],
     on_device: true,
     devices: device::list,
+    weight_bytes: crate::gpu::stored_bytes,
     probe: |options| crate::gpu::probe::probe(&mut device::WgpuDevice::open(options.device.as_deref())?),
     create,
 };
