@@ -4,6 +4,7 @@
 
 mod budget;
 mod cuda;
+mod digests;
 mod fuzz;
 mod instructions;
 mod modules;
@@ -20,6 +21,7 @@ const HELP: &str = "usage: cargo xtask TASK
   instructions [--store]: instruction counts of fixed small workloads against stored numbers (valgrind)
   wgsl [--check]: kernels of GPUs from their texts; with --check compares those that are there
   cuda [--check]: modules of NVIDIA's GPUs, and what their assembler says of them; fetches the compiler from PyPI
+  digests  answers on everything that this machine can compute with, side by side
   page     the page of the server in a real browser: against a mock, and against the built program
   clients  [ARGUMENT]...: other people's clients of the API against the built program, see scripts/clients/run.py
   schema   [CASES]: schemathesis generates requests from openapi.json; no answer may be an error of the server
@@ -36,6 +38,7 @@ fn main() -> Result<()> {
         Some("instructions") => steps::instructions(args.iter().any(|a| a == "--store")),
         Some("wgsl") => wgsl::wgsl(args.iter().any(|a| a == "--check")),
         Some("cuda") => cuda::cuda(args.iter().any(|a| a == "--check")),
+        Some("digests") => digests::compare(),
         Some("page") => proofs::page(),
         Some("clients") => proofs::clients(&args),
         Some("schema") => proofs::schema(args.first().map_or("10000", String::as_str)),

@@ -65,7 +65,9 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     match cause.downcast_ref::<Error>()? {
         Error::Interrupted => Some(Exit::Interrupted),
         Error::Compute(e) => of_compute(e),
-        Error::Gguf(GgufError::Memory { .. }) | Error::Memory { .. } => Some(Exit::Machine),
+        Error::Gguf(GgufError::Memory { .. }) | Error::Memory { .. } | Error::Approximate { .. } => {
+            Some(Exit::Machine)
+        }
         _ => None,
     }
 }
@@ -74,7 +76,9 @@ fn of_compute(e: &ComputeError) -> Option<Exit> {
     match e {
         ComputeError::OutOfMemory { .. } => Some(Exit::Machine),
         // A level of instructions that this processor does not have.
-        ComputeError::Unavailable { what: "CPU level", .. } => Some(Exit::Machine),
+        ComputeError::Unavailable { what: "CPU level" | "device", .. } | ComputeError::Device { .. } => {
+            Some(Exit::Machine)
+        }
         ComputeError::Interrupted => Some(Exit::Interrupted),
         _ => None,
     }

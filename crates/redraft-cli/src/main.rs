@@ -38,6 +38,8 @@ fn main() -> ExitCode {
         Some(Command::Batch(args)) => cmd::batch::main(&args, out),
         Some(Command::Inspect(args)) => cmd::inspect::main(&args, out),
         Some(Command::Doctor(args)) => cmd::doctor::main(&args, out),
+        Some(Command::Devices(args)) => cmd::devices::main(&args, out),
+        Some(Command::Selftest(args)) => cmd::selftest::main(&args, out),
         Some(Command::Tokenize(args)) => cmd::tokenize::tokenize(&args, out),
         Some(Command::Detokenize(args)) => cmd::tokenize::detokenize(&args, out),
         Some(Command::Trace(args)) => cmd::trace::main(&args, out),

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::program::Observer;
-use crate::weight::WeightTable;
-use crate::{ComputeError, KvType, Program};
+use crate::weight::{Weight, WeightTable};
+use crate::{ComputeError, KvType, Op, Program};
 
 /// Handle of a sequence: its KV cache and its kept values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -101,6 +101,101 @@ pub struct BackendOptions {
     pub threads: Option<usize>,
     /// CPU level by name; none takes the best.
     pub level: Option<String>,
+    /// Device by the number that [`BackendSpec::devices`] gives it; none takes the first.
+    pub device: Option<String>,
+    /// What of a program the processor computes beside a device.
+    pub placement: Placement,
+    /// Bytes that may be taken of the memory of a device; none takes what there is.
+    pub device_memory: Option<u64>,
+}
+
+/// What of a program the processor computes beside a device; nothing by default. No bit depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Placement {
+    /// The first so many layers, and what comes before them.
+    pub host_layers: usize,
+    /// The experts of the first so many layers.
+    pub host_experts: usize,
+}
+
+impl Placement {
+    /// Whether the processor computes an op.
+    pub(crate) fn on_host(self, program: &Program, index: usize) -> bool {
+        let layer = match program.layer_of(index) {
+            Some(layer) => layer,
+            // Before the first layer, or behind the last.
+            None if program.ops[..index].iter().any(|op| matches!(op, Op::Attention(_))) => return false,
+            None => 0,
+        };
+        layer < self.host_layers
+            || (layer < self.host_experts && matches!(program.ops[index], Op::MoeExperts(_)))
+    }
+
+    /// Whether it computes anything.
+    pub fn splits(self) -> bool {
+        self != Placement::default()
+    }
+}
+
+/// What kind of thing computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// The processor, by instructions of ours.
+    Cpu,
+    /// A GPU with memory of its own.
+    Discrete,
+    /// A GPU that shares the memory of the processor.
+    Integrated,
+    /// A GPU of a virtual machine.
+    Virtual,
+    /// A driver that computes on the processor.
+    Software,
+    /// Something else.
+    Other,
+}
+
+impl DeviceKind {
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            DeviceKind::Cpu => "cpu",
+            DeviceKind::Discrete => "discrete GPU",
+            DeviceKind::Integrated => "integrated GPU",
+            DeviceKind::Virtual => "virtual GPU",
+            DeviceKind::Software => "software",
+            DeviceKind::Other => "other",
+        }
+    }
+}
+
+/// A device that a backend can compute on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// What [`BackendOptions::device`] takes.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: DeviceKind,
+    /// Interface, driver and version.
+    pub driver: String,
+    /// Bytes of its own memory, where the driver says.
+    pub memory: Option<u64>,
+    /// Limits that matter, by name.
+    pub limits: Vec<(&'static str, u64)>,
+    /// A number for the kernels that would run on it: another build may have others.
+    pub kernels: u64,
+}
+
+/// One operation of a device against the host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Check {
+    /// What was asked.
+    pub name: &'static str,
+    /// Whether the bits are those of the contract.
+    pub passed: bool,
+    /// What was found, where they are not.
+    pub said: String,
 }
 
 /// Runs programs over the weights it was created with.
@@ -150,8 +245,29 @@ pub struct BackendSpec {
     pub about: &'static str,
     /// Number types that it computes in.
     pub precisions: &'static [Precision],
+    /// Whether it computes elsewhere than on the processor.
+    pub on_device: bool,
+    /// The devices that are there.
+    pub devices: fn() -> Vec<DeviceInfo>,
+    /// Bytes that a weight takes on a device.
+    pub weight_bytes: fn(&Weight) -> u64,
+    /// Compares the operations of a device with those of the host. Nothing where ours are the host's.
+    pub probe: fn(&BackendOptions) -> Result<Vec<Check>, ComputeError>,
     /// Creates the backend over a model's weights.
     pub create: CreateBackend,
+}
+
+/// The processor, as a device.
+pub(crate) fn this_processor(level: String) -> Vec<DeviceInfo> {
+    vec![DeviceInfo {
+        id: "0".into(),
+        name: "this processor".into(),
+        kind: DeviceKind::Cpu,
+        driver: level,
+        memory: None,
+        limits: Vec::new(),
+        kernels: 0,
+    }]
 }
 
 /// All backends that this build has, from the plainest on.
@@ -174,12 +290,13 @@ pub fn backend(name: &str) -> Result<&'static BackendSpec, ComputeError> {
     })
 }
 
-/// The fastest backend that computes in a number type.
+/// The fastest backend on the processor that computes in a number type. GPUs are taken where somebody names them.
 ///
 /// # Errors
 /// [`ComputeError::Unavailable`] when none does.
 pub fn fastest(precision: Precision) -> Result<&'static BackendSpec, ComputeError> {
-    BACKENDS.iter().rfind(|b| b.precisions.contains(&precision)).ok_or_else(|| ComputeError::Unavailable {
+    let host = |b: &&BackendSpec| b.precisions.contains(&precision) && !b.on_device;
+    BACKENDS.iter().rfind(host).ok_or_else(|| ComputeError::Unavailable {
         what: "precision",
         name: precision.name().into(),
         available: Precision::default().name().into(),

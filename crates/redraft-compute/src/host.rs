@@ -2,6 +2,8 @@
 //! infinity. The arithmetic is the [`HostKernels`] of the backend.
 
 pub(crate) mod flash;
+#[cfg(feature = "wgpu")]
+pub(crate) mod side;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

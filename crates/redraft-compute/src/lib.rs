@@ -33,8 +33,8 @@ pub mod weight;
 mod wgpu;
 
 pub use backend::{
-    BACKENDS, Backend, BackendOptions, BackendSpec, Capabilities, InputData, KvLayout, Precision, SeqId,
-    backend, fastest,
+    BACKENDS, Backend, BackendOptions, BackendSpec, Capabilities, Check, DeviceInfo, DeviceKind, InputData,
+    KvLayout, Placement, Precision, SeqId, backend, fastest,
 };
 pub use error::ComputeError;
 pub use kv::{KV_RUN, KvType};

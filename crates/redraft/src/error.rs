@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use redraft_compute::ComputeError;
+use redraft_compute::{ComputeError, Numerics};
 use redraft_gguf::{GgufError, Shown};
 
 use crate::chat::ChatError;
@@ -125,6 +125,22 @@ pub enum Error {
         available: u64,
         /// Types of the KV cache that take less, and how many bytes.
         smaller: Vec<(&'static str, u64)>,
+    },
+    /// A device whose results are not those of a numerics mode.
+    #[error(
+        "{backend}: this device does not give the bits of `{}` ({class}): {reason}; leave --numerics out to take its results \
+         for what they are, or compute with --backend cpu",
+        numerics.name()
+    )]
+    Approximate {
+        /// The backend.
+        backend: &'static str,
+        /// What may be said of the results.
+        class: &'static str,
+        /// The mode that was asked for.
+        numerics: Numerics,
+        /// The first thing that is wrong.
+        reason: String,
     },
     /// A golden or trace file that does not hold what is needed.
     #[error("{file}: {problem}")]

@@ -1,6 +1,6 @@
 //! A model file, ready to run: hyper-parameters, weights, tokenizer, template, backend.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use redraft_compute::{
@@ -11,9 +11,11 @@ use sha2::{Digest as _, Sha256};
 
 use crate::Error;
 use crate::arch::{Arch, ArchSpec, Shape, arch_of};
+use crate::device::{Verdict, chosen, verdict};
 use crate::diagnose::{Applied, Elsewhere};
 use crate::engine::Session;
 use crate::importance::ImportanceCollector;
+use crate::placement::{Sizes, Wanted};
 use crate::sampler::{EDIT, Params, SamplerSpec, names_commands};
 use crate::tokenizer::Tokenizer;
 use crate::weights::WeightLoader;
@@ -42,6 +44,14 @@ pub struct LoadOptions {
     pub threads: Option<usize>,
     /// CPU level by name; none takes the best of this machine.
     pub cpu_level: Option<String>,
+    /// Device of the backend by its number; none takes the first.
+    pub device: Option<String>,
+    /// What of the model goes to the device; what is not said is found by what has room there.
+    pub placement: Wanted,
+    /// Bytes that may be taken of the memory of the device; none takes nine tenths of it.
+    pub device_memory: Option<u64>,
+    /// Folder in which is kept what devices were found to be; none probes them each time.
+    pub cache: Option<PathBuf>,
     /// Map the file instead of reading it into memory.
     pub mmap: bool,
 }
@@ -56,6 +66,10 @@ impl Default for LoadOptions {
             kv_budget: KV_BUDGET,
             threads: None,
             cpu_level: None,
+            device: None,
+            placement: Wanted::default(),
+            device_memory: None,
+            cache: None,
             mmap: true,
         }
     }
@@ -142,11 +156,49 @@ impl Model {
             "auto" => fastest(options.precision)?,
             name => backend(name)?,
         };
-        let backend_options = BackendOptions {
+        let mut backend_options = BackendOptions {
             precision: options.precision,
             threads: options.threads,
             level: options.cpu_level.clone(),
+            device: options.device.clone(),
+            ..Default::default()
         };
+        if engine.on_device {
+            let info = chosen(engine, &backend_options)?;
+            let memory = options.device_memory.or(info.memory.map(|m| m / 10 * 9));
+            backend_options.device_memory = memory;
+            // Caches and what is computed have an eighth, and half a gigabyte at least.
+            let room = memory.map_or(u64::MAX, |m| m.saturating_sub((m / 8).max(1 << 29).min(m / 2)));
+            let sizes = Sizes::of(&weights, engine.weight_bytes);
+            let Some(plan) = sizes.fit(options.placement, room) else {
+                return Err(ComputeError::OutOfMemory {
+                    what: format!(
+                        "one layer beside embedding and head on {}, which has room for {room} bytes",
+                        info.name
+                    ),
+                    bytes: usize::try_from(sizes.least()).unwrap_or(usize::MAX),
+                }
+                .into());
+            };
+            backend_options.placement = plan.placement;
+            if plan.placement.splits() {
+                notes.push(plan.describe(&info.name, room));
+            }
+            let Verdict { class, reason } = verdict(engine, &backend_options, options.cache.as_deref())?;
+            if !class.covers(numerics) {
+                let reason = reason.unwrap_or_default();
+                // Who asks for a mode by name asks for its bits.
+                if options.numerics.is_some() {
+                    return Err(Error::Approximate {
+                        backend: engine.name,
+                        class: class.name(),
+                        numerics,
+                        reason,
+                    });
+                }
+                notes.push(format!("results of this device are approximate ({}): {reason}", class.name()));
+            }
+        }
         let backend = (engine.create)(&backend_options, Arc::clone(&weights))?;
         let LoadOptions { kv_type, kv_budget, .. } = *options;
         Ok(Model {

@@ -71,6 +71,8 @@ pub(crate) enum Command {
     Batch(Box<cmd::batch::Args>),
     Inspect(cmd::inspect::Args),
     Doctor(cmd::doctor::Args),
+    Devices(cmd::devices::Args),
+    Selftest(cmd::selftest::Args),
     Tokenize(cmd::tokenize::TokenizeArgs),
     Detokenize(cmd::tokenize::DetokenizeArgs),
     Trace(Box<cmd::trace::Args>),
@@ -128,7 +130,13 @@ pub(crate) fn variable(id: &str) -> String {
 /// # Errors
 /// What is wrong with them, by the name of the flag or of the variable.
 pub(crate) fn parse() -> Result<Cli, clap::Error> {
-    Cli::try_parse().map_err(|e| name_variable(e, std::env::args_os()))
+    let line: Vec<OsString> = std::env::args_os().map(long_flag).collect();
+    Cli::try_parse_from(&line).map_err(|e| name_variable(e, line))
+}
+
+/// The flag of several letters that people know from elsewhere, which would be read as `-n gl`.
+fn long_flag(arg: OsString) -> OsString {
+    if arg == "-ngl" { "--gpu-layers".into() } else { arg }
 }
 
 /// An error about a value of the environment is one about its variable, not about a flag that nobody wrote.

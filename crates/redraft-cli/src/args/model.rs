@@ -6,6 +6,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use redraft::LoadOptions;
 use redraft::compute::cpu::MAX_THREADS;
 use redraft::compute::{BACKENDS, KvType, Numerics, Precision};
+use redraft::placement::Wanted;
 
 use super::{Given, left_out};
 
@@ -21,9 +22,27 @@ pub(crate) struct ModelArgs {
     #[arg(short, long, value_name = "FILE", env = "REDRAFT_MODEL")]
     pub(crate) model: Option<PathBuf>,
 
-    /// What computes; auto takes the fastest that there is.
+    /// What computes; auto takes the fastest way of this processor.
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = backends(), env = "REDRAFT_BACKEND")]
     pub(crate) backend: String,
+
+    /// Device of the backend, by the number that `redraft devices` gives it [default: the first].
+    #[arg(long, value_name = "N", env = "REDRAFT_DEVICE")]
+    pub(crate) device: Option<String>,
+
+    /// The last so many layers are computed on the device, the others by the processor; -ngl is the same [default: what has
+    /// room].
+    #[arg(long, value_name = "N", env = "REDRAFT_GPU_LAYERS")]
+    pub(crate) gpu_layers: Option<usize>,
+
+    /// The experts of the first so many layers are computed by the processor [default: as many as have no room on the
+    /// device].
+    #[arg(long, value_name = "N", env = "REDRAFT_N_CPU_MOE")]
+    pub(crate) n_cpu_moe: Option<usize>,
+
+    /// Memory of the device that may be taken, in MiB [default: nine tenths of it].
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..1 << 40), env = "REDRAFT_GPU_MEMORY")]
+    pub(crate) gpu_memory: Option<u64>,
 
     /// Threads; without it as many as the machine has. Results do not depend on it.
     #[arg(short, long, value_name = "N", value_parser = threads, allow_negative_numbers = true, env = "REDRAFT_THREADS")]
@@ -55,6 +74,10 @@ impl ModelArgs {
             precision,
             numerics: self.numerics,
             threads: self.threads,
+            device: self.device.clone(),
+            placement: Wanted { device_layers: self.gpu_layers, host_experts: self.n_cpu_moe },
+            device_memory: self.gpu_memory.map(|m| m << 20),
+            cache: cache_folder(),
             mmap: !self.no_mmap,
             ..LoadOptions::default()
         };
@@ -85,7 +108,17 @@ impl ModelArgs {
     }
 }
 
-fn backends() -> PossibleValuesParser {
+/// Where the program keeps what it can find out again.
+pub(crate) fn cache_folder() -> Option<PathBuf> {
+    let of = |variable: &str| std::env::var_os(variable).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let home =
+        || of("HOME").map(|h| h.join(if cfg!(target_os = "macos") { "Library/Caches" } else { ".cache" }));
+    of("REDRAFT_CACHE").or_else(|| {
+        of("XDG_CACHE_HOME").or_else(|| of("LOCALAPPDATA")).or_else(home).map(|c| c.join("redraft"))
+    })
+}
+
+pub(crate) fn backends() -> PossibleValuesParser {
     let auto = PossibleValue::new("auto").help("the fastest");
     let listed = BACKENDS.iter().map(|b| PossibleValue::new(b.name).help(b.about));
     PossibleValuesParser::new(std::iter::once(auto).chain(listed))

@@ -16,8 +16,10 @@
 //! ```
 
 mod cases;
+mod probe;
 mod report;
 mod runner;
 
+pub use probe::{Class, Probe};
 pub use report::{Failure, Report};
 pub use runner::Suite;

@@ -41,9 +41,29 @@ impl Suite {
     /// # Errors
     /// When the reference backend cannot be had or a case does not build; neither happens in a sound build.
     pub fn new() -> Result<Suite, ComputeError> {
+        Suite::of(cases::all())
+    }
+
+    /// At most `each` cases of each op and mode, spread over all that there are.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn part(each: usize) -> Result<Suite, ComputeError> {
+        let all = cases::all();
+        let mut wanted = vec![false; all.len()];
+        for (i, case) in all.iter().enumerate() {
+            let alike = |other: &&Case| (other.op, other.numerics) == (case.op, case.numerics);
+            let (n, at) = (all.iter().filter(alike).count(), all[..i].iter().filter(alike).count());
+            // The first case of each of `each` equal shares.
+            wanted[i] = n <= each || at * each % n < each;
+        }
+        Suite::of(all.into_iter().zip(wanted).filter(|(_, wanted)| *wanted).map(|(case, _)| case).collect())
+    }
+
+    fn of(cases: Vec<Case>) -> Result<Suite, ComputeError> {
         let reference = backend("reference")?;
         let mut list = Vec::new();
-        for case in cases::all() {
+        for case in cases {
             let setup = (case.make)()?;
             let mut b = (reference.create)(&BackendOptions::default(), Arc::clone(&setup.weights))?;
             let expected = run(&setup, b.as_mut());

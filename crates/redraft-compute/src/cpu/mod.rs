@@ -15,7 +15,7 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::backend::{Backend, BackendOptions, BackendSpec, Capabilities, Precision};
+use crate::backend::{Backend, BackendOptions, BackendSpec, Capabilities, Precision, this_processor};
 use crate::host::{HostBackend, HostKernels, OpCx};
 use crate::reference::choice;
 use crate::weight::WeightTable;
@@ -43,6 +43,10 @@ pub(crate) const SPEC: BackendSpec = BackendSpec {
     name: "cpu",
     about: "all threads, AVX2, AVX-512 or NEON; the canonical f32 bits",
     precisions: &[Precision::F32],
+    on_device: false,
+    devices: || this_processor(CpuLevel::available().last().map_or("", |l| l.name()).into()),
+    weight_bytes: |_| 0,
+    probe: |_| Ok(Vec::new()),
     create,
 };
 
@@ -74,7 +78,7 @@ struct Scratch {
 }
 
 /// The kernels of one level with the threads and buffers they work with.
-struct Cpu {
+pub(crate) struct Cpu {
     level: CpuLevel,
     table: &'static table::Table,
     pool: pool::Pool,
@@ -91,7 +95,7 @@ struct Cpu {
 }
 
 impl Cpu {
-    fn new(level: CpuLevel, threads: Option<usize>) -> Result<Cpu, ComputeError> {
+    pub(crate) fn new(level: CpuLevel, threads: Option<usize>) -> Result<Cpu, ComputeError> {
         let table = table::table(level).ok_or_else(|| ComputeError::Unavailable {
             what: "CPU level",
             name: level.name().into(),

@@ -5,6 +5,16 @@ use crate::gpu::module::{Form, Module};
 /// In the order of the kernels.
 pub(super) static MODULES: &[Module] = &[
     Module {
+        name: "probe",
+        forms: &[
+            Form {
+                device: "75",
+                bytes: 18363,
+                packed: include_bytes!("made/probe.75.z"),
+            },
+        ],
+    },
+    Module {
         name: "element",
         forms: &[
             Form {

@@ -8,7 +8,7 @@ use super::bytes_of;
 use super::device::{Device, Dispatch, View};
 use super::kernels::{KERNELS, Kernel};
 use super::seq::Seq;
-use super::weights::Stored;
+use super::weights::{Stored, stored_bytes};
 use crate::program::Program;
 use crate::weight::WeightTable;
 use crate::{ComputeError, Val, WeightId, pass};
@@ -36,10 +36,17 @@ pub(super) struct Gpu<D: Device> {
     status: D::Buffer,
     /// For bindings that a kernel does not look at.
     nothing: D::Buffer,
+    /// Bytes of buffers for weights and values, and how many there may be.
+    taken: u64,
+    most: u64,
 }
 
 impl<D: Device> Gpu<D> {
-    pub(super) fn new(mut device: D, weights: Arc<WeightTable>) -> Result<Gpu<D>, ComputeError> {
+    pub(super) fn new(
+        mut device: D,
+        weights: Arc<WeightTable>,
+        most: Option<u64>,
+    ) -> Result<Gpu<D>, ComputeError> {
         let status = device.alloc("the status of ops", 4 * SLOTS as u64)?;
         let nothing = device.alloc("nothing", NOTHING)?;
         Ok(Gpu {
@@ -50,6 +57,8 @@ impl<D: Device> Gpu<D> {
             pool: Vec::new(),
             status,
             nothing,
+            taken: 0,
+            most: most.unwrap_or(u64::MAX),
         })
     }
 
@@ -59,13 +68,31 @@ impl<D: Device> Gpu<D> {
         if let Some(i) = self.pool.iter().position(|p| p.0 == bytes) {
             return Ok(self.pool.swap_remove(i).1);
         }
+        self.take("an intermediate result", bytes)?;
         self.device.alloc("an intermediate result", bytes)
     }
 
+    /// Counts bytes that are about to be allocated.
+    fn take(&mut self, what: &str, bytes: u64) -> Result<(), ComputeError> {
+        let taken = self.taken.saturating_add(bytes);
+        if taken > self.most {
+            return Err(ComputeError::OutOfMemory {
+                what: format!(
+                    "{what} beside {} bytes on the device, of which {} may be taken",
+                    self.taken, self.most
+                ),
+                bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
+            });
+        }
+        self.taken = taken;
+        Ok(())
+    }
+
     /// Takes a buffer of [`buffer`](Self::buffer) for reuse. The oldest goes when there are many.
-    fn recycle(&mut self, bytes: u64, buffer: D::Buffer) {
+    pub(super) fn recycle(&mut self, bytes: u64, buffer: D::Buffer) {
         if self.pool.len() >= POOLED {
-            self.pool.remove(0);
+            let (bytes, _) = self.pool.remove(0);
+            self.taken -= bytes;
         }
         self.pool.push((size_class(bytes), buffer));
     }
@@ -76,7 +103,9 @@ impl<D: Device> Gpu<D> {
             return Ok(Arc::clone(stored));
         }
         let weights = Arc::clone(&self.weights);
-        let stored = Arc::new(Stored::upload(&mut self.device, weights.get(id)?)?);
+        let weight = weights.get(id)?;
+        self.take(&weight.name, stored_bytes(weight))?;
+        let stored = Arc::new(Stored::upload(&mut self.device, weight)?);
         self.stored.insert(id.0, Arc::clone(&stored));
         Ok(stored)
     }

@@ -19,6 +19,12 @@ pub(crate) struct KernelSpec {
     pub(crate) wgsl: &'static str,
 }
 
+/// FNV-1a over the texts of kernels, 64 bits.
+pub(crate) fn digest(kernels: &[KernelSpec]) -> u64 {
+    let bytes = kernels.iter().flat_map(|k| k.wgsl.bytes());
+    bytes.fold(0xCBF2_9CE4_8422_2325, |hash, b| (hash ^ u64::from(b)).wrapping_mul(0x0100_0000_01B3))
+}
+
 /// What a device can hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limits {
@@ -71,7 +77,7 @@ pub(crate) trait Device: Send {
     /// Memory of zeros.
     fn alloc(&mut self, what: &str, bytes: u64) -> Result<Self::Buffer, ComputeError>;
 
-    /// Writes to a buffer that nothing uses that was asked for since the last [`read`](Self::read).
+    /// Writes to a buffer, after all that was asked for before.
     fn write(&mut self, to: &Self::Buffer, at: u64, bytes: &[u8]) -> Result<(), ComputeError>;
 
     /// Copies between buffers.

@@ -5,6 +5,7 @@ use super::device::KernelSpec;
 /// One kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Kernel {
+    Probe,
     Element,
     Norm,
     Rope,
@@ -21,6 +22,15 @@ pub(crate) enum Kernel {
 
 /// All of them, in the order of [`Kernel`].
 pub(crate) static KERNELS: &[KernelSpec] = &[
+    KernelSpec {
+        name: "probe",
+        access: "uwrrrw",
+        workgroup: [256, 1, 1],
+        spirv: include_bytes!("kernels/made/probe.spv"),
+        spirv_dot: Some(include_bytes!("kernels/made/probe.dot.spv")),
+        msl: include_str!("kernels/made/probe.metal"),
+        wgsl: include_str!("kernels/made/probe.wgsl"),
+    },
     KernelSpec {
         name: "element",
         access: "uwrrw",

@@ -3,6 +3,7 @@
 //! * [`device`]: what a GPU must do; `kernels`: what runs on it, as text in the folder of that name.
 //! * [`weights`]: the forms in which weights are stored there.
 //! * `ops`: each op as kernels.
+//! * [`probe`](mod@probe): whether a device keeps to the contract.
 //!
 //! The bits are those of the reference: kernels add in the order of the contract, and how an op is cut into workgroups and
 //! slabs cannot be seen in them. Nothing waits for the device within a run, unless somebody looks at taps; what a kernel finds
@@ -12,8 +13,11 @@ mod cx;
 pub(crate) mod device;
 pub(crate) mod kernels;
 mod ops;
+pub(crate) mod probe;
 mod seq;
 mod weights;
+
+pub(crate) use self::weights::stored_bytes;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +27,10 @@ use std::time::Instant;
 use self::cx::{Cx, Gpu};
 use self::device::Device;
 use self::seq::Seq;
-use crate::backend::{Backend, Capabilities, InputData, KvLayout, SeqId};
+use crate::backend::{Backend, BackendOptions, Capabilities, InputData, KvLayout, Placement, SeqId};
+use crate::cpu::{Cpu, CpuLevel};
+use crate::host::HostKernels as _;
+use crate::host::side::{HostSide, SideRun};
 use crate::op::{GateUp, Head, Logits, TokenStats};
 use crate::pass::{self, CacheLayer};
 use crate::program::{Observer, Program, Source, TapData};
@@ -36,7 +43,13 @@ pub(crate) struct GpuBackend<D: Device> {
     capabilities: Capabilities,
     seqs: BTreeMap<u32, Seq<D::Buffer>>,
     next: u32,
+    placement: Placement,
+    /// What the processor computes with, where it computes anything.
+    host: Option<HostSide<Cpu>>,
 }
+
+/// A run that the processor takes part in.
+type Side<'a> = Option<(&'a mut HostSide<Cpu>, SideRun<Cpu>)>;
 
 /// Elements of a value as they were read.
 enum Shown {
@@ -64,10 +77,22 @@ impl Shown {
 impl<D: Device> GpuBackend<D> {
     pub(crate) fn new(
         device: D,
-        capabilities: Capabilities,
+        mut capabilities: Capabilities,
+        options: &BackendOptions,
         weights: Arc<WeightTable>,
     ) -> Result<GpuBackend<D>, ComputeError> {
-        Ok(GpuBackend { gpu: Gpu::new(device, weights)?, capabilities, seqs: BTreeMap::new(), next: 0 })
+        let placement = options.placement;
+        let host = if placement.splits() {
+            let level = CpuLevel::choose(options.level.as_deref())?;
+            let cpu = Cpu::new(level, options.threads)?;
+            capabilities.threads = cpu.capabilities().threads;
+            capabilities.level = format!("{}, and {}", capabilities.level, level.name());
+            Some(HostSide::new(cpu))
+        } else {
+            None
+        };
+        let gpu = Gpu::new(device, weights, options.device_memory)?;
+        Ok(GpuBackend { gpu, capabilities, seqs: BTreeMap::new(), next: 0, placement, host })
     }
 
     fn seq(&self, id: SeqId) -> Result<&Seq<D::Buffer>, ComputeError> {
@@ -128,8 +153,48 @@ impl<D: Device> GpuBackend<D> {
         Ok(out)
     }
 
+    /// Has the processor compute an op. What it reads comes from the device, what it writes stays here until the device
+    /// reads it.
+    fn on_host(
+        cx: &mut Cx<'_, D>,
+        (host, run): (&mut HostSide<Cpu>, &mut SideRun<Cpu>),
+        wants_hidden: bool,
+    ) -> Result<Option<Vec<f32>>, ComputeError> {
+        let op = &cx.program.ops[cx.at];
+        let missing: Vec<Val> = op.inputs().into_iter().filter(|&v| run.get(v).is_none()).collect();
+        for (v, shown) in missing.iter().zip(Self::show(cx, &missing)?) {
+            match shown {
+                Shown::Real(x) => run.put_real(*v, x),
+                Shown::Int(x) => run.put_int(*v, x),
+            }
+        }
+        let mut hidden = wants_hidden.then(Vec::new);
+        host.run_op(run, cx.program, cx.at, cx.of, hidden.as_mut())?;
+        Ok(hidden)
+    }
+
+    /// Brings to the device what an op reads there and the processor made.
+    fn to_device(cx: &mut Cx<'_, D>, run: &SideRun<Cpu>, values: &[Val]) -> Result<(), ComputeError> {
+        for v in values {
+            if cx.values[v.index()].is_some() {
+                continue;
+            }
+            let words: Vec<u32> = match run.get(*v) {
+                Some(TapData::F32(x)) => x.iter().map(|x| x.to_bits()).collect(),
+                Some(TapData::I32(x)) => x.iter().map(|&x| x as u32).collect(),
+                _ => continue,
+            };
+            let buffer = cx.gpu.buffer(4 * v.len() as u64)?;
+            cx.gpu.device.write(&buffer, 0, bytes_of(&words))?;
+            cx.values[v.index()] = Some(buffer);
+        }
+        Ok(())
+    }
+
     fn execute(
         cx: &mut Cx<'_, D>,
+        side: &mut Side<'_>,
+        placement: Placement,
         inputs: &[InputData<'_>],
         observer: &mut dyn Observer,
         stop: Option<&AtomicBool>,
@@ -147,21 +212,38 @@ impl<D: Device> GpuBackend<D> {
             }
             let start = times.then(Instant::now);
             let outputs = op.outputs();
-            for v in &outputs {
-                cx.values[v.index()] = Some(cx.gpu.buffer(4 * v.len() as u64)?);
-            }
             cx.at = i;
             cx.keeps_hidden = products;
-            ops::run(cx, op)?;
+            let mut hidden = None;
+            match side {
+                Some((host, run)) if placement.on_host(program, i) => {
+                    hidden = Self::on_host(cx, (host, run), products)?;
+                }
+                _ => {
+                    if let Some((_, run)) = side {
+                        Self::to_device(cx, run, &op.inputs())?;
+                    }
+                    for v in &outputs {
+                        cx.values[v.index()] = Some(cx.gpu.buffer(4 * v.len() as u64)?);
+                    }
+                    ops::run(cx, op)?;
+                }
+            }
             if let Some(start) = start {
                 Self::show(cx, &[])?;
                 observer.timed(i, start.elapsed());
             }
             if products {
-                Self::show_products(cx, op, observer)?;
+                if let Some((_, run)) = side {
+                    Self::to_device(cx, run, &op.inputs())?;
+                }
+                Self::show_products(cx, op, hidden.as_deref(), observer)?;
             }
             while let Some(&(_, key, v)) = taps.next_if(|t| t.0 <= i) {
                 if observer.wants(key) {
+                    if let Some((_, run)) = side {
+                        Self::to_device(cx, run, &[v])?;
+                    }
                     let shown = Self::show(cx, &[v])?;
                     observer.tap(key, v, shown[0].view());
                 }
@@ -170,8 +252,16 @@ impl<D: Device> GpuBackend<D> {
             for v in op.inputs().into_iter().chain(outputs) {
                 if program.last_use[v.index()] <= i {
                     cx.free(v);
+                    if let Some((_, run)) = side {
+                        run.free(v);
+                    }
                 }
             }
+        }
+        if let Some((_, run)) = side {
+            let kept: Vec<Val> = program.keeps.iter().map(|k| k.1).collect();
+            Self::to_device(cx, run, &program.outputs)?;
+            Self::to_device(cx, run, &kept)?;
         }
         let shown = Self::show(cx, &program.outputs)?;
         for (index, (v, shown)) in program.outputs.iter().zip(&shown).enumerate() {
@@ -181,14 +271,21 @@ impl<D: Device> GpuBackend<D> {
             if let Some(&s) = cx.of.get(segment)
                 && let Some(buffer) = cx.values[v.index()].clone()
             {
-                cx.seqs[s].kept.insert(id, (buffer, v.len()));
+                if let Some((old, n)) = cx.seqs[s].kept.insert(id, (buffer, v.len())) {
+                    cx.gpu.recycle(4 * n as u64, old);
+                }
             }
         }
         Ok(())
     }
 
     /// Shows what an op multiplied by its weights.
-    fn show_products(cx: &mut Cx<'_, D>, op: &Op, observer: &mut dyn Observer) -> Result<(), ComputeError> {
+    fn show_products(
+        cx: &mut Cx<'_, D>,
+        op: &Op,
+        hidden: Option<&[f32]>,
+        observer: &mut dyn Observer,
+    ) -> Result<(), ComputeError> {
         match op {
             Op::MatMul(o) => {
                 let x = Self::show(cx, &[o.x])?;
@@ -208,7 +305,9 @@ impl<D: Device> GpuBackend<D> {
                 for w in [Some(first), second].into_iter().flatten() {
                     observer.product(w, x.view(), Some(ids));
                 }
-                if let Some((hidden, n)) = cx.hidden.take() {
+                if let Some(hidden) = hidden {
+                    observer.product(o.down, TapData::F32(hidden), Some(ids));
+                } else if let Some((hidden, n)) = cx.hidden.take() {
                     let bytes = cx.read_buffer(&hidden, 4 * n as u64)?;
                     let hidden: Vec<f32> =
                         bytes.as_chunks::<4>().0.iter().map(|&b| f32::from_le_bytes(b)).collect();
@@ -237,6 +336,9 @@ impl<D: Device> Backend for GpuBackend<D> {
         let id = self.next;
         self.next += 1;
         self.seqs.insert(id, Seq::new(&layout.widths, kv_type));
+        if let Some(host) = &mut self.host {
+            host.seq_create(SeqId(id), layout, kv_type);
+        }
         Ok(SeqId(id))
     }
 
@@ -247,7 +349,13 @@ impl<D: Device> Backend for GpuBackend<D> {
     fn seq_truncate(&mut self, seq: SeqId, len: usize) -> Result<(), ComputeError> {
         let s =
             self.seqs.get_mut(&seq.0).ok_or(ComputeError::UnknownHandle { what: "sequence", id: seq.0 })?;
+        for (_, (buffer, n)) in std::mem::take(&mut s.kept) {
+            self.gpu.recycle(4 * n as u64, buffer);
+        }
         s.truncate(len);
+        if let Some(host) = &mut self.host {
+            host.seq_truncate(seq, len);
+        }
         Ok(())
     }
 
@@ -257,11 +365,18 @@ impl<D: Device> Backend for GpuBackend<D> {
     }
 
     fn seq_free(&mut self, seq: SeqId) {
-        self.seqs.remove(&seq.0);
+        if let Some(s) = self.seqs.remove(&seq.0) {
+            for (_, (buffer, n)) in s.kept {
+                self.gpu.recycle(4 * n as u64, buffer);
+            }
+        }
+        if let Some(host) = &mut self.host {
+            host.seq_free(seq);
+        }
     }
 
     fn seq_bytes(&self, seq: SeqId) -> Result<usize, ComputeError> {
-        Ok(self.seq(seq)?.bytes())
+        Ok(self.seq(seq)?.bytes() + self.host.as_ref().map_or(0, |h| h.seq_bytes(seq)))
     }
 
     fn run(
@@ -279,19 +394,34 @@ impl<D: Device> Backend for GpuBackend<D> {
             appends = pass::check_cache(program, segment, seq.len, &layers)?;
         }
         let of: Vec<usize> = seqs.iter().map(|s| different.partition_point(|d| d < s)).collect();
-        let taken: Vec<_> = different.iter().filter_map(|seq| self.seqs.remove(&seq.0)).collect();
+        let parts = || of.iter().zip(program.segments().iter());
+        let rows: Vec<usize> = (0..different.len())
+            .map(|s| parts().filter(|(o, _)| **o == s).map(|(_, part)| part.rows).sum())
+            .collect();
+        let placement = self.placement;
         let stop = observer.interrupt();
+        let mut side: Side<'_> = match &mut self.host {
+            None => None,
+            Some(host) => {
+                let here = |i| placement.on_host(program, i);
+                let run = host.begin(program, &different, &rows, here, stop.clone())?;
+                Some((host, run))
+            }
+        };
+        let taken: Vec<_> = different.iter().filter_map(|seq| self.seqs.remove(&seq.0)).collect();
         let mut cx = Cx::new(&mut self.gpu, program, taken, &of);
-        let done = Self::execute(&mut cx, inputs, observer, stop.as_deref());
+        let done = Self::execute(&mut cx, &mut side, placement, inputs, observer, stop.as_deref());
         let mut taken = cx.finish();
         if done.is_err() {
-            // Buffers are written again only when nothing is at work. That the run failed is said already.
+            // What it did not finish must not write into what comes next. That the run failed is said already.
             let _ = self.gpu.device.read(&[]);
         }
-        if done.is_ok() && appends {
-            for (&s, part) in of.iter().zip(program.segments().iter()) {
-                taken[s].len += part.rows;
-            }
+        let grows = done.is_ok() && appends;
+        if grows {
+            taken.iter_mut().zip(&rows).for_each(|(seq, rows)| seq.len += rows);
+        }
+        if let Some((host, run)) = side {
+            host.end(run, grows.then_some(&rows));
         }
         self.seqs.extend(different.iter().map(|seq| seq.0).zip(taken));
         done

@@ -41,7 +41,6 @@ impl<B: Clone> Seq<B> {
 
     pub(super) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
-        self.kept.clear();
         if self.len == 0 {
             self.layers.iter_mut().for_each(|l| (l.buffers, l.room) = (None, 0));
         }

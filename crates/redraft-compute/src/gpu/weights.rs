@@ -195,7 +195,7 @@ fn cuts(weight: &Weight, row: u64, limits: Limits) -> Vec<[[usize; 2]; 2]> {
 }
 
 /// Bytes of a weight on a GPU.
-pub(super) fn stored_bytes(weight: &Weight) -> u64 {
+pub(crate) fn stored_bytes(weight: &Weight) -> u64 {
     let row = Form::of(weight.dtype, weight.cols).map_or(0, |(_, stride)| 4 * stride as u64);
     row.saturating_mul(weight.rows as u64).saturating_mul(weight.experts as u64)
 }

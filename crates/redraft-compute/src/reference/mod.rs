@@ -31,7 +31,7 @@ mod tests;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::backend::{Backend, BackendOptions, BackendSpec, Capabilities, Precision};
+use crate::backend::{Backend, BackendOptions, BackendSpec, Capabilities, Precision, this_processor};
 use crate::cache::Rows;
 use crate::host::{HostBackend, HostKernels, OpCx};
 use crate::weight::WeightTable;
@@ -45,6 +45,10 @@ pub(crate) const SPEC: BackendSpec = BackendSpec {
     name: "reference",
     about: "the definition: scalar, one thread; f32, f64 or bf16",
     precisions: &[Precision::F32, Precision::F64, Precision::Bf16],
+    on_device: false,
+    devices: || this_processor(LEVEL.into()),
+    weight_bytes: |_| 0,
+    probe: |_| Ok(Vec::new()),
     create,
 };
 

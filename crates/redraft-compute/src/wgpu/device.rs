@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::ComputeError;
-use crate::gpu::device::{Device, Dispatch, KernelSpec, Limits, PARAMETERS, View};
+use crate::backend::{DeviceInfo, DeviceKind};
+use crate::gpu::device::{Device, Dispatch, KernelSpec, Limits, PARAMETERS, View, digest};
 use crate::gpu::kernels::{KERNELS, Kernel};
 
 /// Bytes of the parameters of a dispatch: what any device can begin a binding at.
@@ -48,23 +49,92 @@ struct Shared {
 /// The devices of this machine that were opened, by their number.
 static OPEN: OnceLock<Mutex<BTreeMap<usize, Arc<Shared>>>> = OnceLock::new();
 
-/// Adapters in the order of their numbers: real ones first.
-fn adapters() -> Vec<wgpu::Adapter> {
+/// Adapters in the order of their numbers: real ones first. They are looked for once, since drivers take their time and have
+/// their say on stderr.
+fn adapters() -> &'static [wgpu::Adapter] {
+    static ADAPTERS: OnceLock<Vec<wgpu::Adapter>> = OnceLock::new();
+    ADAPTERS.get_or_init(find_adapters)
+}
+
+fn find_adapters() -> Vec<wgpu::Adapter> {
     let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
         backends: wgpu::Backends::VULKAN | wgpu::Backends::METAL | wgpu::Backends::DX12,
         flags: wgpu::InstanceFlags::empty(),
         ..wgpu::InstanceDescriptor::new_without_display_handle()
     });
     let mut list = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::all()));
-    list.sort_by_key(|a| match a.get_info().device_type {
-        wgpu::DeviceType::DiscreteGpu => 0,
-        wgpu::DeviceType::IntegratedGpu => 1,
-        wgpu::DeviceType::VirtualGpu => 2,
-        wgpu::DeviceType::Other => 3,
-        wgpu::DeviceType::Cpu => 4,
+    list.sort_by_key(|a| match kind(&a.get_info()) {
+        DeviceKind::Discrete => 0,
+        DeviceKind::Integrated => 1,
+        DeviceKind::Virtual => 2,
+        DeviceKind::Other | DeviceKind::Cpu => 3,
+        DeviceKind::Software => 4,
     });
     list
 }
+
+fn kind(info: &wgpu::AdapterInfo) -> DeviceKind {
+    match info.device_type {
+        wgpu::DeviceType::DiscreteGpu => DeviceKind::Discrete,
+        wgpu::DeviceType::IntegratedGpu => DeviceKind::Integrated,
+        wgpu::DeviceType::VirtualGpu => DeviceKind::Virtual,
+        wgpu::DeviceType::Cpu => DeviceKind::Software,
+        wgpu::DeviceType::Other => DeviceKind::Other,
+    }
+}
+
+fn driver(info: &wgpu::AdapterInfo) -> String {
+    format!("{} {} {}", info.backend, info.driver, info.driver_info)
+}
+
+/// All devices by their numbers.
+pub(super) fn list() -> Vec<DeviceInfo> {
+    let info = |(i, a): (usize, &wgpu::Adapter)| {
+        let (info, limits) = (a.get_info(), a.limits());
+        DeviceInfo {
+            id: i.to_string(),
+            name: info.name.clone(),
+            kind: kind(&info),
+            driver: driver(&info),
+            memory: vulkan(a).map(|v| v.memory),
+            limits: vec![
+                ("bytes of a buffer", limits.max_buffer_size),
+                ("bytes that a kernel sees of a buffer", limits.max_storage_buffer_binding_size),
+                ("bytes of shared memory", u64::from(limits.max_compute_workgroup_storage_size)),
+                ("invocations of a workgroup", u64::from(limits.max_compute_invocations_per_workgroup)),
+            ],
+            kernels: digest(KERNELS),
+        }
+    };
+    adapters().iter().enumerate().map(info).collect()
+}
+
+/// What only Vulkan says.
+struct Vulkan {
+    /// Bytes of the largest heap of the device's own memory.
+    memory: u64,
+    /// Products of bytes by an instruction: part of version 1.3.
+    dot: bool,
+}
+
+fn vulkan(adapter: &wgpu::Adapter) -> Option<Vulkan> {
+    // SAFETY: the guard lives as long as what is taken from it, and nothing of it is destroyed.
+    let adapter = unsafe { adapter.as_hal::<wgpu::hal::vulkan::Api>() }?;
+    let (instance, device) = (adapter.shared_instance().raw_instance(), adapter.raw_physical_device());
+    // SAFETY: both are alive, and the functions have no further conditions.
+    let (heaps, version) = unsafe {
+        let memory = instance.get_physical_device_memory_properties(device);
+        (memory, instance.get_physical_device_properties(device).api_version)
+    };
+    let own = |size: u64, flags: u32| if flags & DEVICE_LOCAL != 0 { size } else { 0 };
+    let memory = heaps.memory_heaps_as_slice().iter().map(|h| own(h.size, h.flags.as_raw())).max();
+    Some(Vulkan { memory: memory.unwrap_or(0), dot: version >= VERSION_1_3 })
+}
+
+/// `VK_MEMORY_HEAP_DEVICE_LOCAL_BIT`.
+const DEVICE_LOCAL: u32 = 1;
+/// Version 1.3 as Vulkan writes it.
+const VERSION_1_3: u32 = (1 << 22) | (3 << 12);
 
 fn unavailable(name: &str, available: String) -> ComputeError {
     ComputeError::Unavailable { what: "device", name: name.into(), available }
@@ -99,7 +169,9 @@ impl Shared {
         let info = adapter.get_info();
         let passthrough = adapter.features() & wgpu::Features::PASSTHROUGH_SHADERS;
         let route = match info.backend {
-            wgpu::Backend::Vulkan if !passthrough.is_empty() => Route::Spirv { dot: has_dot(&info) },
+            wgpu::Backend::Vulkan if !passthrough.is_empty() => {
+                Route::Spirv { dot: vulkan(adapter).is_some_and(|v| v.dot) }
+            }
             wgpu::Backend::Metal if !passthrough.is_empty() => Route::Msl,
             _ => Route::Text,
         };
@@ -226,11 +298,6 @@ impl Shared {
     }
 }
 
-/// Whether a driver has the packed products of Vulkan 1.3.
-fn has_dot(_info: &wgpu::AdapterInfo) -> bool {
-    false
-}
-
 /// A device as the ops use it.
 pub(super) struct WgpuDevice {
     shared: Arc<Shared>,
@@ -266,7 +333,7 @@ impl WgpuDevice {
     /// Name and driver.
     pub(super) fn name(&self) -> String {
         let i = &self.shared.info;
-        format!("{} ({}, {} {})", i.name, i.backend, i.driver, i.driver_info)
+        format!("{} ({})", i.name, driver(i))
     }
 
     fn encoder(&mut self) -> &mut wgpu::CommandEncoder {
@@ -342,6 +409,8 @@ impl Device for WgpuDevice {
     }
 
     fn write(&mut self, to: &wgpu::Buffer, at: u64, bytes: &[u8]) -> Result<(), ComputeError> {
+        // Writes go before what is submitted after them.
+        self.submit()?;
         if !bytes.is_empty() {
             self.shared.queue.write_buffer(to, at, bytes);
         }

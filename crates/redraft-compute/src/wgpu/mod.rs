@@ -14,6 +14,10 @@ pub(crate) const SPEC: BackendSpec = BackendSpec {
     name: "wgpu",
     about: "GPUs by Vulkan, Metal or DX12; the canonical f32 bits where the driver keeps to them",
     precisions: &[Precision::F32],
+    on_device: true,
+    devices: device::list,
+    weight_bytes: crate::gpu::stored_bytes,
+    probe: |options| crate::gpu::probe::probe(&mut device::WgpuDevice::open(options.device.as_deref())?),
     create,
 };
 
@@ -25,7 +29,7 @@ fn create(options: &BackendOptions, weights: Arc<WeightTable>) -> Result<Box<dyn
             available: Precision::F32.name().into(),
         });
     }
-    let device = device::WgpuDevice::open(options.level.as_deref())?;
+    let device = device::WgpuDevice::open(options.device.as_deref())?;
     let capabilities = Capabilities {
         backend: SPEC.name,
         precision: Precision::F32,
@@ -33,5 +37,5 @@ fn create(options: &BackendOptions, weights: Arc<WeightTable>) -> Result<Box<dyn
         threads: 1,
         bit_exact: true,
     };
-    Ok(Box::new(GpuBackend::new(device, capabilities, weights)?))
+    Ok(Box::new(GpuBackend::new(device, capabilities, options, weights)?))
 }
