@@ -271,7 +271,7 @@ impl<'a, D: Device> Cx<'a, D> {
         let limits = self.gpu.device.limits();
         let row = 4 * cols.max(1) as u64;
         if row.saturating_mul(rows as u64) <= limits.binding {
-            return Ok(if rows == 0 { Vec::new() } else { vec![0..rows] });
+            return Ok((rows > 0).then_some(0..rows).into_iter().collect());
         }
         // So many rows begin where a view may begin.
         let step = limits.align / gcd(limits.align, row);

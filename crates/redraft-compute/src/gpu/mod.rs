@@ -270,10 +270,9 @@ impl<D: Device> GpuBackend<D> {
         for &(segment, v, id) in &program.keeps {
             if let Some(&s) = cx.of.get(segment)
                 && let Some(buffer) = cx.values[v.index()].clone()
+                && let Some((old, n)) = cx.seqs[s].kept.insert(id, (buffer, v.len()))
             {
-                if let Some((old, n)) = cx.seqs[s].kept.insert(id, (buffer, v.len())) {
-                    cx.gpu.recycle(4 * n as u64, old);
-                }
+                cx.gpu.recycle(4 * n as u64, old);
             }
         }
         Ok(())
