@@ -2,6 +2,7 @@
 
 mod attention;
 mod matmul;
+mod moe;
 mod rows;
 
 use super::cx::Cx;
@@ -20,6 +21,8 @@ pub(super) fn run<D: Device>(cx: &mut Cx<'_, D>, op: &Op) -> Result<(), ComputeE
         Op::Rope(o) => rows::rope(cx, o),
         Op::Attention(o) => attention::attention(cx, o),
         Op::KvAppend(o) => attention::append(cx, o),
+        Op::MoeRoute(o) => moe::route(cx, o),
+        Op::MoeExperts(o) => moe::experts(cx, o),
         Op::Softcap(o) => rows::softcap(cx, o),
         Op::TakeRows(o) => rows::take_rows(cx, o),
         _ => Err(ComputeError::Unavailable {
