@@ -28,6 +28,9 @@ pub(crate) enum Kernel {
     MoeChoose,
     MoeGroup,
     MoeCombine,
+    Penalize,
+    Restrict,
+    PickStats,
 }
 
 /// All of them, in the order of [`Kernel`].
@@ -238,5 +241,32 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
         spirv_dot: None,
         msl: include_str!("kernels/made/moe_combine.metal"),
         wgsl: include_str!("kernels/made/moe_combine.wgsl"),
+    },
+    KernelSpec {
+        name: "penalize",
+        access: "uwrrw",
+        workgroup: [256, 1, 1],
+        spirv: include_bytes!("kernels/made/penalize.spv"),
+        spirv_dot: None,
+        msl: include_str!("kernels/made/penalize.metal"),
+        wgsl: include_str!("kernels/made/penalize.wgsl"),
+    },
+    KernelSpec {
+        name: "restrict",
+        access: "uww",
+        workgroup: [256, 1, 1],
+        spirv: include_bytes!("kernels/made/restrict.spv"),
+        spirv_dot: None,
+        msl: include_str!("kernels/made/restrict.metal"),
+        wgsl: include_str!("kernels/made/restrict.wgsl"),
+    },
+    KernelSpec {
+        name: "pick_stats",
+        access: "uwrrrw",
+        workgroup: [256, 1, 1],
+        spirv: include_bytes!("kernels/made/pick_stats.spv"),
+        spirv_dot: None,
+        msl: include_str!("kernels/made/pick_stats.metal"),
+        wgsl: include_str!("kernels/made/pick_stats.wgsl"),
     },
 ];

@@ -1,6 +1,7 @@
 //! Each op as kernels.
 
 mod attention;
+mod choice;
 mod matmul;
 mod moe;
 mod rows;
@@ -23,6 +24,9 @@ pub(super) fn run<D: Device>(cx: &mut Cx<'_, D>, op: &Op) -> Result<(), ComputeE
         Op::KvAppend(o) => attention::append(cx, o),
         Op::MoeRoute(o) => moe::route(cx, o),
         Op::MoeExperts(o) => moe::experts(cx, o),
+        Op::Penalize(o) => choice::penalize(cx, o),
+        Op::Restrict(o) => choice::restrict(cx, o),
+        Op::PickStats(o) => choice::pick_stats(cx, o),
         Op::Softcap(o) => rows::softcap(cx, o),
         Op::TakeRows(o) => rows::take_rows(cx, o),
         _ => Err(ComputeError::Unavailable {
