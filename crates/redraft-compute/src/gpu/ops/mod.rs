@@ -1,5 +1,6 @@
 //! Each op as kernels.
 
+pub(super) mod logits;
 mod matmul;
 mod rows;
 
@@ -19,6 +20,9 @@ pub(super) fn run<D: Device>(cx: &mut Cx<'_, D>, op: &Op) -> Result<(), ComputeE
         Op::Rope(o) => rows::rope(cx, o),
         Op::Softcap(o) => rows::softcap(cx, o),
         Op::TakeRows(o) => rows::take_rows(cx, o),
+        Op::TokenStats(o) => logits::token_stats(cx, o),
+        Op::TokenSample(o) => logits::token_sample(cx, o),
+        Op::SoftEmbed(o) => logits::soft_embed(cx, o),
         _ => Err(ComputeError::Unavailable {
             what: "op on this backend",
             name: op.name().into(),
