@@ -2,6 +2,7 @@
 
 mod attention;
 mod choice;
+pub(super) mod logits;
 mod matmul;
 mod moe;
 mod rows;
@@ -29,10 +30,8 @@ pub(super) fn run<D: Device>(cx: &mut Cx<'_, D>, op: &Op) -> Result<(), ComputeE
         Op::PickStats(o) => choice::pick_stats(cx, o),
         Op::Softcap(o) => rows::softcap(cx, o),
         Op::TakeRows(o) => rows::take_rows(cx, o),
-        _ => Err(ComputeError::Unavailable {
-            what: "op on this backend",
-            name: op.name().into(),
-            available: "others".into(),
-        }),
+        Op::TokenStats(o) => logits::token_stats(cx, o),
+        Op::TokenSample(o) => logits::token_sample(cx, o),
+        Op::SoftEmbed(o) => logits::soft_embed(cx, o),
     }
 }
