@@ -7,6 +7,7 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
+use std::sync::LazyLock;
 
 use common::{block_cases, cases, family_cases, oracle_cases, testdata};
 use redraft::compute::{KvType, Numerics, backend};
@@ -15,6 +16,7 @@ use redraft::placement::Wanted;
 use redraft::sampler::{PROFILES, sampler};
 use redraft::trace::{TraceFile, like};
 use redraft::{LoadOptions, Model};
+use tempfile::TempDir;
 
 fn no_device() -> bool {
     if !(backend("wgpu").unwrap().devices)().is_empty() {
@@ -25,8 +27,11 @@ fn no_device() -> bool {
     true
 }
 
+/// What the device was found to be is kept for all tests.
 fn options(backend: &str, numerics: Numerics) -> LoadOptions {
-    LoadOptions { backend: backend.into(), numerics: Some(numerics), ..LoadOptions::default() }
+    static CACHE: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().unwrap());
+    let cache = Some(CACHE.path().to_path_buf());
+    LoadOptions { backend: backend.into(), numerics: Some(numerics), cache, ..LoadOptions::default() }
 }
 
 fn open(file: &str, options: &LoadOptions) -> Model {
