@@ -21,6 +21,10 @@ const CHUNK: u64 = 256 << 20;
 /// Rows that share a list of ids in a soft embedding, and columns of a workgroup.
 const GROUP: usize = 64;
 
+/// Ids of one dispatch of a soft embedding, at most. llvmpipe leaves a kernel, without an error, after 65,535 rounds of all its
+/// loops together; sixteen ids take up to 25.
+const SPAN: usize = 1 << 14;
+
 /// Logits of a head that a later op reads, too.
 pub(in super::super) struct Left<B> {
     of: Logits,
@@ -308,7 +312,7 @@ impl<B: Clone> Sum<'_, B> {
         };
         let grid = [cols.div_ceil(GROUP) as u32, n.div_ceil(GROUP) as u32, 1];
         // Ids of one dispatch, should every row need each.
-        let each = (AT_ONCE / (n * cols) as u64).max(1) as usize;
+        let each = (AT_ONCE / (n * cols) as u64).clamp(1, SPAN as u64) as usize;
         for slab in &self.stored.slabs {
             let [first, end] = [slab.rows[0], slab.rows[0] + slab.rows[1]];
             let table = View { buffer: &slab.buffer, at: 0, bytes: slab.bytes };
