@@ -52,9 +52,10 @@ fn ptx(bin: &Path, text: &Text) -> Result<String> {
     // Products and sums are written unfused; the flag says the same once more.
     tool(
         Command::new(bin.join("nvcc"))
+            .current_dir(text.folder()?)
             .args(["-ptx", "-O3", "--fmad=false", "-std=c++17", &format!("-arch=compute_{BASE}"), "-o"])
             .arg(&out)
-            .arg(&text.path),
+            .arg(text.file()),
     )?;
     let ptx = fs::read_to_string(&out)?;
     let mut lines: Vec<&str> = Vec::new();

@@ -28,6 +28,16 @@ pub(crate) struct Text {
     digest: u64,
 }
 
+impl Text {
+    pub(crate) fn folder(&self) -> Result<&Path> {
+        self.path.parent().context("texts lie in a folder")
+    }
+
+    pub(crate) fn file(&self) -> String {
+        format!("{}.cu", self.name)
+    }
+}
+
 /// A module: the device it is for, and its bytes.
 pub(crate) type Form = (String, Vec<u8>);
 
@@ -95,9 +105,8 @@ impl Target {
             for (device, module) in forms {
                 let small = miniz_oxide::deflate::compress_to_vec_zlib(module, 10);
                 let file = format!("made/{}.{device}.z", text.name);
-                writeln!(rows, "            Form {{\n                device: {device:?},")?;
-                writeln!(rows, "                bytes: {},", module.len())?;
-                writeln!(rows, "                packed: include_bytes!({file:?}),\n            }},")?;
+                let bytes_of = format!("bytes: {}, packed: include_bytes!({file:?})", module.len());
+                writeln!(rows, "            Form {{ device: {device:?}, {bytes_of} }},")?;
                 (bytes, packed) = (bytes + module.len(), packed + small.len());
                 files.push((format!("{}/{file}", self.folder()), small));
             }
@@ -109,6 +118,7 @@ impl Target {
 use crate::gpu::module::{{Form, Module}};
 
 /// In the order of the kernels.
+#[rustfmt::skip]
 pub(super) static MODULES: &[Module] = &[
 {rows}];
 ",
@@ -188,6 +198,7 @@ mod tests {
     #[test]
     fn modules_are_of_the_present_kernels() {
         crate::cuda::TARGET.is_current().unwrap();
+        crate::hip::TARGET.is_current().unwrap();
     }
 
     #[test]

@@ -274,8 +274,12 @@ pub(crate) fn this_processor(level: String) -> Vec<DeviceInfo> {
 pub static BACKENDS: &[BackendSpec] = &[
     crate::reference::SPEC,
     crate::cpu::SPEC,
+    #[cfg(feature = "hip")]
+    crate::hip::SPEC,
     #[cfg(feature = "wgpu")]
     crate::wgpu::SPEC,
+    #[cfg(feature = "cuda")]
+    crate::cuda::SPEC,
 ];
 
 /// The backend of that name.

@@ -3,135 +3,84 @@
 use crate::gpu::module::{Form, Module};
 
 /// In the order of the kernels.
+#[rustfmt::skip]
 pub(super) static MODULES: &[Module] = &[
     Module {
         name: "probe",
         forms: &[
-            Form {
-                device: "75",
-                bytes: 18363,
-                packed: include_bytes!("made/probe.75.z"),
-            },
+            Form { device: "75", bytes: 18363, packed: include_bytes!("made/probe.75.z") },
         ],
     },
     Module {
         name: "element",
         forms: &[
-            Form {
-                device: "75",
-                bytes: 15434,
-                packed: include_bytes!("made/element.75.z"),
-            },
+            Form { device: "75", bytes: 15434, packed: include_bytes!("made/element.75.z") },
         ],
     },
     Module {
         name: "norm",
         forms: &[
-            Form {
-                device: "75",
-                bytes: 5397,
-                packed: include_bytes!("made/norm.75.z"),
-            },
+            Form { device: "75", bytes: 5397, packed: include_bytes!("made/norm.75.z") },
         ],
     },
     Module {
         name: "rope",
         forms: &[
-            Form {
-                device: "75",
-                bytes: 3282,
-                packed: include_bytes!("made/rope.75.z"),
-            },
+            Form { device: "75", bytes: 3282, packed: include_bytes!("made/rope.75.z") },
         ],
     },
     Module {
         name: "take_rows",
         forms: &[
-            Form {
-                device: "75",
-                bytes: 1609,
-                packed: include_bytes!("made/take_rows.75.z"),
-            },
+            Form { device: "75", bytes: 1609, packed: include_bytes!("made/take_rows.75.z") },
         ],
     },
     Module {
         name: "embed_f32",
         forms: &[
-            Form {
-                device: "75",
-                bytes: 2591,
-                packed: include_bytes!("made/embed_f32.75.z"),
-            },
+            Form { device: "75", bytes: 2591, packed: include_bytes!("made/embed_f32.75.z") },
         ],
     },
     Module {
         name: "embed_half",
         forms: &[
-            Form {
-                device: "75",
-                bytes: 3605,
-                packed: include_bytes!("made/embed_half.75.z"),
-            },
+            Form { device: "75", bytes: 3605, packed: include_bytes!("made/embed_half.75.z") },
         ],
     },
     Module {
         name: "embed_block",
         forms: &[
-            Form {
-                device: "75",
-                bytes: 5069,
-                packed: include_bytes!("made/embed_block.75.z"),
-            },
+            Form { device: "75", bytes: 5069, packed: include_bytes!("made/embed_block.75.z") },
         ],
     },
     Module {
         name: "quantize",
         forms: &[
-            Form {
-                device: "75",
-                bytes: 12100,
-                packed: include_bytes!("made/quantize.75.z"),
-            },
+            Form { device: "75", bytes: 12100, packed: include_bytes!("made/quantize.75.z") },
         ],
     },
     Module {
         name: "matmul_f32",
         forms: &[
-            Form {
-                device: "75",
-                bytes: 107064,
-                packed: include_bytes!("made/matmul_f32.75.z"),
-            },
+            Form { device: "75", bytes: 107064, packed: include_bytes!("made/matmul_f32.75.z") },
         ],
     },
     Module {
         name: "matmul_half",
         forms: &[
-            Form {
-                device: "75",
-                bytes: 118563,
-                packed: include_bytes!("made/matmul_half.75.z"),
-            },
+            Form { device: "75", bytes: 118563, packed: include_bytes!("made/matmul_half.75.z") },
         ],
     },
     Module {
         name: "matmul_block",
         forms: &[
-            Form {
-                device: "75",
-                bytes: 126480,
-                packed: include_bytes!("made/matmul_block.75.z"),
-            },
+            Form { device: "75", bytes: 126480, packed: include_bytes!("made/matmul_block.75.z") },
         ],
     },
     Module {
         name: "matmul_int8",
         forms: &[
-            Form {
-                device: "75",
-                bytes: 157174,
-                packed: include_bytes!("made/matmul_int8.75.z"),
-            },
+            Form { device: "75", bytes: 157174, packed: include_bytes!("made/matmul_int8.75.z") },
         ],
     },
 ];

@@ -1,0 +1,112 @@
+//! Modules of the kernels, made by `cargo xtask hip`; not to be changed by hand.
+
+use crate::gpu::module::{Form, Module};
+
+/// In the order of the kernels.
+#[rustfmt::skip]
+pub(super) static MODULES: &[Module] = &[
+    Module {
+        name: "probe",
+        forms: &[
+            Form { device: "gfx90a", bytes: 7200, packed: include_bytes!("made/probe.gfx90a.z") },
+            Form { device: "gfx942", bytes: 7264, packed: include_bytes!("made/probe.gfx942.z") },
+            Form { device: "gfx1100", bytes: 6944, packed: include_bytes!("made/probe.gfx1100.z") },
+        ],
+    },
+    Module {
+        name: "element",
+        forms: &[
+            Form { device: "gfx90a", bytes: 6752, packed: include_bytes!("made/element.gfx90a.z") },
+            Form { device: "gfx942", bytes: 6816, packed: include_bytes!("made/element.gfx942.z") },
+            Form { device: "gfx1100", bytes: 6432, packed: include_bytes!("made/element.gfx1100.z") },
+        ],
+    },
+    Module {
+        name: "norm",
+        forms: &[
+            Form { device: "gfx90a", bytes: 5272, packed: include_bytes!("made/norm.gfx90a.z") },
+            Form { device: "gfx942", bytes: 5208, packed: include_bytes!("made/norm.gfx942.z") },
+            Form { device: "gfx1100", bytes: 4760, packed: include_bytes!("made/norm.gfx1100.z") },
+        ],
+    },
+    Module {
+        name: "rope",
+        forms: &[
+            Form { device: "gfx90a", bytes: 5208, packed: include_bytes!("made/rope.gfx90a.z") },
+            Form { device: "gfx942", bytes: 5208, packed: include_bytes!("made/rope.gfx942.z") },
+            Form { device: "gfx1100", bytes: 4760, packed: include_bytes!("made/rope.gfx1100.z") },
+        ],
+    },
+    Module {
+        name: "take_rows",
+        forms: &[
+            Form { device: "gfx90a", bytes: 4648, packed: include_bytes!("made/take_rows.gfx90a.z") },
+            Form { device: "gfx942", bytes: 4648, packed: include_bytes!("made/take_rows.gfx942.z") },
+            Form { device: "gfx1100", bytes: 4136, packed: include_bytes!("made/take_rows.gfx1100.z") },
+        ],
+    },
+    Module {
+        name: "embed_f32",
+        forms: &[
+            Form { device: "gfx90a", bytes: 4904, packed: include_bytes!("made/embed_f32.gfx90a.z") },
+            Form { device: "gfx942", bytes: 4840, packed: include_bytes!("made/embed_f32.gfx942.z") },
+            Form { device: "gfx1100", bytes: 4392, packed: include_bytes!("made/embed_f32.gfx1100.z") },
+        ],
+    },
+    Module {
+        name: "embed_half",
+        forms: &[
+            Form { device: "gfx90a", bytes: 5032, packed: include_bytes!("made/embed_half.gfx90a.z") },
+            Form { device: "gfx942", bytes: 5032, packed: include_bytes!("made/embed_half.gfx942.z") },
+            Form { device: "gfx1100", bytes: 4520, packed: include_bytes!("made/embed_half.gfx1100.z") },
+        ],
+    },
+    Module {
+        name: "embed_block",
+        forms: &[
+            Form { device: "gfx90a", bytes: 5224, packed: include_bytes!("made/embed_block.gfx90a.z") },
+            Form { device: "gfx942", bytes: 5160, packed: include_bytes!("made/embed_block.gfx942.z") },
+            Form { device: "gfx1100", bytes: 4776, packed: include_bytes!("made/embed_block.gfx1100.z") },
+        ],
+    },
+    Module {
+        name: "quantize",
+        forms: &[
+            Form { device: "gfx90a", bytes: 6880, packed: include_bytes!("made/quantize.gfx90a.z") },
+            Form { device: "gfx942", bytes: 6432, packed: include_bytes!("made/quantize.gfx942.z") },
+            Form { device: "gfx1100", bytes: 6688, packed: include_bytes!("made/quantize.gfx1100.z") },
+        ],
+    },
+    Module {
+        name: "matmul_f32",
+        forms: &[
+            Form { device: "gfx90a", bytes: 21288, packed: include_bytes!("made/matmul_f32.gfx90a.z") },
+            Form { device: "gfx942", bytes: 21096, packed: include_bytes!("made/matmul_f32.gfx942.z") },
+            Form { device: "gfx1100", bytes: 22696, packed: include_bytes!("made/matmul_f32.gfx1100.z") },
+        ],
+    },
+    Module {
+        name: "matmul_half",
+        forms: &[
+            Form { device: "gfx90a", bytes: 21800, packed: include_bytes!("made/matmul_half.gfx90a.z") },
+            Form { device: "gfx942", bytes: 21672, packed: include_bytes!("made/matmul_half.gfx942.z") },
+            Form { device: "gfx1100", bytes: 23336, packed: include_bytes!("made/matmul_half.gfx1100.z") },
+        ],
+    },
+    Module {
+        name: "matmul_block",
+        forms: &[
+            Form { device: "gfx90a", bytes: 22568, packed: include_bytes!("made/matmul_block.gfx90a.z") },
+            Form { device: "gfx942", bytes: 22248, packed: include_bytes!("made/matmul_block.gfx942.z") },
+            Form { device: "gfx1100", bytes: 24232, packed: include_bytes!("made/matmul_block.gfx1100.z") },
+        ],
+    },
+    Module {
+        name: "matmul_int8",
+        forms: &[
+            Form { device: "gfx90a", bytes: 26280, packed: include_bytes!("made/matmul_int8.gfx90a.z") },
+            Form { device: "gfx942", bytes: 25896, packed: include_bytes!("made/matmul_int8.gfx942.z") },
+            Form { device: "gfx1100", bytes: 28456, packed: include_bytes!("made/matmul_int8.gfx1100.z") },
+        ],
+    },
+];
