@@ -10,6 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::modules::{Target, Text, number_before, tool};
+use crate::steps::answers;
 
 pub(crate) const TARGET: Target = Target { backend: "cuda", task: "cuda" };
 
@@ -29,6 +30,13 @@ const CHECKED: [&str; 3] = ["75", "80", "90"];
 /// The version of PTX in which devices of the least compute capability first appeared: the compiler writes its own, which older
 /// drivers refuse, though nothing in the texts is newer.
 const PTX: &str = "6.3";
+
+/// Why it cannot be done here.
+pub(crate) fn missing() -> Option<&'static str> {
+    let python = answers("python3", &["-c", "import ensurepip, venv"]);
+    let all = cfg!(target_os = "linux") && python && answers("g++", &["--version"]);
+    (!all).then_some("a Linux with python3-venv and g++ is needed")
+}
 
 /// The folder of the compiler's programs; fetched once into the folder of the build.
 fn compiler() -> Result<PathBuf> {

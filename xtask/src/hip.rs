@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::modules::{Target, Text, tool};
+use crate::steps::answers;
 
 pub(crate) const TARGET: Target = Target { backend: "hip", task: "hip" };
 
@@ -14,6 +15,12 @@ pub(crate) const TARGET: Target = Target { backend: "hip", task: "hip" };
 const CLANG: &str = "clang-19";
 const OBJDUMP: &str = "llvm-objdump-19";
 const DEVICES: [&str; 3] = ["gfx90a", "gfx942", "gfx1100"];
+
+/// Why it cannot be done here.
+pub(crate) fn missing() -> Option<&'static str> {
+    let all = [CLANG, OBJDUMP, "ld.lld-19"].iter().all(|program| answers(program, &["--version"]));
+    (!all).then_some("clang-19, lld-19 and llvm-19 are needed")
+}
 
 /// The number behind a word that the compiler says of a kernel.
 fn said(text: &str, word: &str) -> Result<u32> {

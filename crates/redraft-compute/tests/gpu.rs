@@ -1,10 +1,10 @@
-//! A GPU gives the bits of the reference. Where there is none, the test says so; on a machine that has to have one for `wgpu`
-//! (`REDRAFT_CI`) it fails.
+//! A GPU gives the bits of the reference. Where there is none, the test says so; on a machine that has to have one, for `wgpu`
+//! (`REDRAFT_CI`) or for backends that are named (`REDRAFT_DEVICES`), it fails.
 #![cfg(feature = "gpu")]
 #![allow(clippy::unwrap_used)] // a test, with helpers
 
 use redraft_compute::conformance::{Class, Probe, Suite};
-use redraft_compute::{BACKENDS, BackendOptions, BackendSpec};
+use redraft_compute::{BACKENDS, BackendOptions, BackendSpec, ComputeError};
 
 /// Backends that compute on a device.
 fn of_devices() -> impl Iterator<Item = &'static BackendSpec> {
@@ -13,7 +13,11 @@ fn of_devices() -> impl Iterator<Item = &'static BackendSpec> {
 
 /// Those of them that have one here.
 fn present() -> Vec<&'static BackendSpec> {
-    let must = |spec: &BackendSpec| spec.name == "wgpu" && std::env::var_os("REDRAFT_CI").is_some();
+    let named = std::env::var("REDRAFT_DEVICES").unwrap_or_default();
+    let must = |spec: &BackendSpec| {
+        let ci = spec.name == "wgpu" && std::env::var_os("REDRAFT_CI").is_some();
+        ci || named.split(',').any(|name| name == spec.name)
+    };
     let (there, missing): (Vec<_>, Vec<_>) = of_devices().partition(|spec| !(spec.devices)().is_empty());
     for spec in missing {
         assert!(!must(spec), "no device for {}", spec.name);
@@ -24,12 +28,14 @@ fn present() -> Vec<&'static BackendSpec> {
 
 #[test]
 fn the_first_device_gives_the_bits_of_the_reference() {
+    let suite = Suite::new().unwrap();
+    let mut differ = Vec::new();
     for spec in present() {
-        let suite = Suite::new().unwrap();
         let report = suite.check(spec, &BackendOptions::default()).unwrap();
         println!("{report}");
-        assert!(report.failures.is_empty(), "{} of {} cases differ", report.failures.len(), suite.len());
+        differ.extend((!report.failures.is_empty()).then_some((spec.name, report.failures.len())));
     }
+    assert!(differ.is_empty(), "of {} cases differ {differ:?}", suite.len());
 }
 
 #[test]
@@ -55,5 +61,15 @@ fn a_device_that_is_not_there_is_an_error_that_lists_the_others() {
         let options = BackendOptions { device: Some("first".into()), ..Default::default() };
         let e = (spec.create)(&options, Default::default()).err().unwrap().to_string();
         assert!(e.contains("`first`") && e.contains("a number"), "{e}");
+    }
+}
+
+#[test]
+#[ignore = "takes devices with 1000 bytes; `cargo xtask emulate` has them"]
+fn memory_that_is_not_there_is_an_error_that_says_what_for() {
+    for spec in present() {
+        let e = (spec.create)(&BackendOptions::default(), Default::default()).err().unwrap();
+        assert!(matches!(e, ComputeError::OutOfMemory { .. }), "{e}");
+        assert!(e.to_string().contains("the status of ops on the host as"), "{e}");
     }
 }
