@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::bytes_of;
 use super::device::{Device, Dispatch, View};
 use super::kernels::{KERNELS, Kernel};
-use super::seq::Seq;
+use super::seq::{Seq, row_bytes};
 use super::weights::{Stored, stored_bytes};
 use crate::program::Program;
 use crate::weight::WeightTable;
@@ -86,6 +86,49 @@ impl<D: Device> Gpu<D> {
         }
         self.taken = taken;
         Ok(())
+    }
+
+    /// Makes room for tokens up to `len` in a layer of a cache, an eighth more than asked, so that canvas after canvas does not
+    /// copy the cache each time. Returns the buffers of keys and values, and the bytes of each.
+    pub(super) fn reserve(
+        &mut self,
+        seq: &mut Seq<D::Buffer>,
+        layer: usize,
+        len: usize,
+    ) -> Result<([D::Buffer; 2], u64), ComputeError> {
+        let (room, row) = (seq.layers[layer].room, row_bytes(seq.kv_type, seq.layers[layer].width) as u64);
+        if let Some(buffers) = &seq.layers[layer].buffers
+            && len <= room
+        {
+            return Ok((buffers.clone(), seq.room_bytes(layer)));
+        }
+        let larger = len + len / 8;
+        let bytes = row * larger as u64;
+        let mut make = || {
+            self.take("the KV cache", bytes)?;
+            self.device.alloc("the KV cache", bytes)
+        };
+        let new = [make()?, make()?];
+        if let Some(old) = &seq.layers[layer].buffers {
+            for (old, new) in old.iter().zip(&new) {
+                self.device.copy((old, 0), (new, 0), row * seq.len as u64)?;
+            }
+            self.taken -= 2 * seq.room_bytes(layer);
+        }
+        let l = &mut seq.layers[layer];
+        (l.buffers, l.room) = (Some(new.clone()), larger);
+        Ok((new, bytes))
+    }
+
+    /// Takes back what a sequence held.
+    pub(super) fn release(&mut self, seq: &mut Seq<D::Buffer>) {
+        for (_, (buffer, n)) in std::mem::take(&mut seq.kept) {
+            self.recycle(4 * n as u64, buffer);
+        }
+        if seq.len == 0 {
+            self.taken -= seq.bytes() as u64;
+            seq.layers.iter_mut().for_each(|l| (l.buffers, l.room) = (None, 0));
+        }
     }
 
     /// Takes a buffer of [`buffer`](Self::buffer) for reuse. The oldest goes when there are many.
@@ -271,7 +314,7 @@ impl<'a, D: Device> Cx<'a, D> {
         let limits = self.gpu.device.limits();
         let row = 4 * cols.max(1) as u64;
         if row.saturating_mul(rows as u64) <= limits.binding {
-            return Ok(if rows == 0 { Vec::new() } else { vec![0..rows] });
+            return Ok((rows > 0).then_some(0..rows).into_iter().collect());
         }
         // So many rows begin where a view may begin.
         let step = limits.align / gcd(limits.align, row);

@@ -275,10 +275,9 @@ impl<D: Device> GpuBackend<D> {
         for &(segment, v, id) in &program.keeps {
             if let Some(&s) = cx.of.get(segment)
                 && let Some(buffer) = cx.values[v.index()].clone()
+                && let Some((old, n)) = cx.seqs[s].kept.insert(id, (buffer, v.len()))
             {
-                if let Some((old, n)) = cx.seqs[s].kept.insert(id, (buffer, v.len())) {
-                    cx.gpu.recycle(4 * n as u64, old);
-                }
+                cx.gpu.recycle(4 * n as u64, old);
             }
         }
         Ok(())
@@ -354,10 +353,8 @@ impl<D: Device> Backend for GpuBackend<D> {
     fn seq_truncate(&mut self, seq: SeqId, len: usize) -> Result<(), ComputeError> {
         let s =
             self.seqs.get_mut(&seq.0).ok_or(ComputeError::UnknownHandle { what: "sequence", id: seq.0 })?;
-        for (_, (buffer, n)) in std::mem::take(&mut s.kept) {
-            self.gpu.recycle(4 * n as u64, buffer);
-        }
         s.truncate(len);
+        self.gpu.release(s);
         if let Some(host) = &mut self.host {
             host.seq_truncate(seq, len);
         }
@@ -370,10 +367,9 @@ impl<D: Device> Backend for GpuBackend<D> {
     }
 
     fn seq_free(&mut self, seq: SeqId) {
-        if let Some(s) = self.seqs.remove(&seq.0) {
-            for (_, (buffer, n)) in s.kept {
-                self.gpu.recycle(4 * n as u64, buffer);
-            }
+        if let Some(mut s) = self.seqs.remove(&seq.0) {
+            s.len = 0;
+            self.gpu.release(&mut s);
         }
         if let Some(host) = &mut self.host {
             host.seq_free(seq);

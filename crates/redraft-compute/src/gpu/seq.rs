@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::device::Device;
-use crate::{ComputeError, KeptId, KvType};
+use crate::{KeptId, KvType};
 
 /// Keys and values of one layer.
 pub(super) struct Layer<B> {
@@ -11,7 +10,7 @@ pub(super) struct Layer<B> {
     /// Keys and values, once there are any.
     pub(super) buffers: Option<[B; 2]>,
     /// Tokens that they have room for.
-    room: usize,
+    pub(super) room: usize,
 }
 
 /// A sequence.
@@ -41,41 +40,15 @@ impl<B: Clone> Seq<B> {
 
     pub(super) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
-        if self.len == 0 {
-            self.layers.iter_mut().for_each(|l| (l.buffers, l.room) = (None, 0));
-        }
     }
 
     pub(super) fn bytes(&self) -> usize {
         self.layers.iter().map(|l| 2 * l.room * row_bytes(self.kv_type, l.width)).sum()
     }
 
-    /// Makes room for tokens up to `len` in a layer, an eighth more than asked, so that canvas after canvas does not copy the
-    /// cache each time.
-    pub(super) fn reserve<D: Device<Buffer = B>>(
-        &mut self,
-        device: &mut D,
-        layer: usize,
-        len: usize,
-    ) -> Result<[B; 2], ComputeError> {
-        let (row, have) = (row_bytes(self.kv_type, self.layers[layer].width) as u64, self.len as u64);
-        let l = &mut self.layers[layer];
-        match &l.buffers {
-            Some(buffers) if len <= l.room => Ok(buffers.clone()),
-            old => {
-                let room = len + len / 8;
-                let new = [
-                    device.alloc("the KV cache", row * room as u64)?,
-                    device.alloc("the KV cache", row * room as u64)?,
-                ];
-                if let Some(old) = old {
-                    for (old, new) in old.iter().zip(&new) {
-                        device.copy((old, 0), (new, 0), row * have)?;
-                    }
-                }
-                (l.buffers, l.room) = (Some(new.clone()), room);
-                Ok(new)
-            }
-        }
+    /// Bytes of the buffer of keys, or of values, of a layer.
+    pub(super) fn room_bytes(&self, layer: usize) -> u64 {
+        let l = &self.layers[layer];
+        (row_bytes(self.kv_type, l.width) * l.room) as u64
     }
 }

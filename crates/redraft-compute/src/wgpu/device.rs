@@ -196,7 +196,7 @@ impl Shared {
             note(&on_loss, format!("device lost ({why:?}): {text}"))
         });
         let align = u64::from(limits.min_storage_buffer_offset_alignment).max(SLOT);
-        let binding = u64::from(limits.max_storage_buffer_binding_size).min(limits.max_buffer_size);
+        let binding = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size);
         Ok(Shared {
             device,
             queue,

@@ -1,5 +1,6 @@
 //! Each op as kernels.
 
+mod attention;
 mod matmul;
 mod rows;
 
@@ -17,6 +18,8 @@ pub(super) fn run<D: Device>(cx: &mut Cx<'_, D>, op: &Op) -> Result<(), ComputeE
         Op::Add(o) => rows::add(cx, o),
         Op::Glu(o) => rows::glu(cx, o),
         Op::Rope(o) => rows::rope(cx, o),
+        Op::Attention(o) => attention::attention(cx, o),
+        Op::KvAppend(o) => attention::append(cx, o),
         Op::Softcap(o) => rows::softcap(cx, o),
         Op::TakeRows(o) => rows::take_rows(cx, o),
         _ => Err(ComputeError::Unavailable {

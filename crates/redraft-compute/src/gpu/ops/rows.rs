@@ -97,7 +97,7 @@ pub(super) fn add<D: Device>(cx: &mut Cx<'_, D>, o: &Add) -> Result<(), ComputeE
         let what = Element::Add { first: (from - part.start) * cols, count: met.len() * cols };
         let views = [rows(&a, &part, cols), other(&b, &none, &met, cols), rows(&out, &part, cols)];
         // Rows of b may begin where no view may.
-        if (4 * met.start * cols) as u64 % cx.gpu.device.limits().align != 0 {
+        if !((4 * met.start * cols) as u64).is_multiple_of(cx.gpu.device.limits().align) {
             let bytes = 4 * (met.len() * cols) as u64;
             let moved = cx.temporary(bytes)?;
             cx.gpu.device.copy((&b, 4 * (met.start * cols) as u64), (&moved, 0), bytes)?;
