@@ -37,6 +37,7 @@ struct Shown {
     name: String,
     capability: u32,
     memory: u64,
+    integrated: bool,
 }
 
 fn said(e: DriverError) -> String {
@@ -81,6 +82,7 @@ fn shown() -> Result<(Vec<Shown>, String), String> {
             name: result::device::get_name(handle).map_err(failed)?,
             capability: (10 * major + minor) as u32,
             memory: memory as u64,
+            integrated: attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED)? != 0,
         });
     }
     Ok((list, format!("CUDA {}.{}", version / 1000, version % 1000 / 10)))
@@ -92,7 +94,7 @@ pub(super) fn list() -> Vec<DeviceInfo> {
     let info = |(i, d): (usize, Shown)| DeviceInfo {
         id: i.to_string(),
         name: d.name,
-        kind: DeviceKind::Discrete,
+        kind: if d.integrated { DeviceKind::Integrated } else { DeviceKind::Discrete },
         driver: format!("{version}, sm_{}", d.capability),
         memory: Some(d.memory),
         limits: Vec::new(),

@@ -83,4 +83,34 @@ pub(super) static MODULES: &[Module] = &[
             Form { device: "75", bytes: 157174, packed: include_bytes!("made/matmul_int8.75.z") },
         ],
     },
+    Module {
+        name: "kv_store",
+        forms: &[
+            Form { device: "75", bytes: 16908, packed: include_bytes!("made/kv_store.75.z") },
+        ],
+    },
+    Module {
+        name: "kv_load",
+        forms: &[
+            Form { device: "75", bytes: 3247, packed: include_bytes!("made/kv_load.75.z") },
+        ],
+    },
+    Module {
+        name: "attention_scores",
+        forms: &[
+            Form { device: "75", bytes: 21425, packed: include_bytes!("made/attention_scores.75.z") },
+        ],
+    },
+    Module {
+        name: "attention_softmax",
+        forms: &[
+            Form { device: "75", bytes: 7152, packed: include_bytes!("made/attention_softmax.75.z") },
+        ],
+    },
+    Module {
+        name: "attention_values",
+        forms: &[
+            Form { device: "75", bytes: 22919, packed: include_bytes!("made/attention_values.75.z") },
+        ],
+    },
 ];

@@ -109,4 +109,44 @@ pub(super) static MODULES: &[Module] = &[
             Form { device: "gfx1100", bytes: 28456, packed: include_bytes!("made/matmul_int8.gfx1100.z") },
         ],
     },
+    Module {
+        name: "kv_store",
+        forms: &[
+            Form { device: "gfx90a", bytes: 6432, packed: include_bytes!("made/kv_store.gfx90a.z") },
+            Form { device: "gfx942", bytes: 6368, packed: include_bytes!("made/kv_store.gfx942.z") },
+            Form { device: "gfx1100", bytes: 6048, packed: include_bytes!("made/kv_store.gfx1100.z") },
+        ],
+    },
+    Module {
+        name: "kv_load",
+        forms: &[
+            Form { device: "gfx90a", bytes: 4960, packed: include_bytes!("made/kv_load.gfx90a.z") },
+            Form { device: "gfx942", bytes: 4960, packed: include_bytes!("made/kv_load.gfx942.z") },
+            Form { device: "gfx1100", bytes: 4512, packed: include_bytes!("made/kv_load.gfx1100.z") },
+        ],
+    },
+    Module {
+        name: "attention_scores",
+        forms: &[
+            Form { device: "gfx90a", bytes: 7792, packed: include_bytes!("made/attention_scores.gfx90a.z") },
+            Form { device: "gfx942", bytes: 7280, packed: include_bytes!("made/attention_scores.gfx942.z") },
+            Form { device: "gfx1100", bytes: 7472, packed: include_bytes!("made/attention_scores.gfx1100.z") },
+        ],
+    },
+    Module {
+        name: "attention_softmax",
+        forms: &[
+            Form { device: "gfx90a", bytes: 5880, packed: include_bytes!("made/attention_softmax.gfx90a.z") },
+            Form { device: "gfx942", bytes: 5880, packed: include_bytes!("made/attention_softmax.gfx942.z") },
+            Form { device: "gfx1100", bytes: 5560, packed: include_bytes!("made/attention_softmax.gfx1100.z") },
+        ],
+    },
+    Module {
+        name: "attention_values",
+        forms: &[
+            Form { device: "gfx90a", bytes: 13168, packed: include_bytes!("made/attention_values.gfx90a.z") },
+            Form { device: "gfx942", bytes: 12720, packed: include_bytes!("made/attention_values.gfx942.z") },
+            Form { device: "gfx1100", bytes: 13488, packed: include_bytes!("made/attention_values.gfx1100.z") },
+        ],
+    },
 ];
