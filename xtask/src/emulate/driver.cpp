@@ -1,6 +1,6 @@
 // The drivers of CUDA and HIP, as far as we ask anything of them, over kernels that were compiled for the host.
 //
-// Invocations of a workgroup take turns: each runs to the next barrier. Every second launch runs them in the opposite order, so
+// Invocations of a workgroup take turns: each runs to the next barrier, or to its end. Every second launch runs them in the opposite order, so
 // that a missing barrier shows. New memory holds garbage; addresses and sizes are checked; a barrier that some have left behind
 // is an error, as is a call by a thread that has no device.
 #include <dlfcn.h>
@@ -31,23 +31,36 @@ std::map<uintptr_t, size_t> allocated;
 size_t taken = 0;
 thread_local bool entered = false;
 
-struct Turn {
+// Where invocations run: each until it is done or at a barrier; one that is done makes room for the next.
+struct Fiber {
     ucontext_t context;
-    Invocation who;
+    Invocation* who;
     bool done;
     std::vector<char> stack;
 };
-std::vector<Turn> turns;
+std::vector<Fiber> fibers;
+std::vector<Invocation> invocations;
 ucontext_t scheduler;
-Turn* current;
+Fiber* current;
+size_t started, count;
+bool backwards;
 void (*kernel)(void**);
 void** kernel_arguments;
 unsigned launches = 0;
 
 void run() {
-    kernel(kernel_arguments);
+    while (started < count) {
+        current->who = &invocations[backwards ? count - 1 - started : started];
+        started++;
+        kernel(kernel_arguments);
+    }
     current->done = true;
     swapcontext(&current->context, &scheduler);
+}
+
+void go(Fiber& fiber) {
+    current = &fiber;
+    swapcontext(&scheduler, &fiber.context);
 }
 
 size_t memory() {
@@ -63,35 +76,38 @@ bool holds(uintptr_t at, size_t bytes) {
     return at - after->first + bytes <= after->second;
 }
 
-Status workgroup(size_t n, bool backwards) {
-    for (size_t i = 0; i < n; i++) {
-        Turn& t = turns[i];
-        t.done = false;
-        getcontext(&t.context);
-        t.context.uc_stack.ss_sp = t.stack.data();
-        t.context.uc_stack.ss_size = t.stack.size();
-        t.context.uc_link = nullptr;
-        makecontext(&t.context, run, 0);
+Status workgroup() {
+    started = 0;
+    size_t used = 0, waiting = 0;
+    while (started < count) {
+        Fiber& fiber = fibers[used++];
+        fiber.done = false;
+        getcontext(&fiber.context);
+        fiber.context.uc_stack.ss_sp = fiber.stack.data();
+        fiber.context.uc_stack.ss_size = fiber.stack.size();
+        fiber.context.uc_link = nullptr;
+        makecontext(&fiber.context, run, 0);
+        go(fiber);
+        waiting += !fiber.done;
     }
-    while (true) {
-        size_t done = 0;
-        for (size_t k = 0; k < n; k++) {
-            current = &turns[backwards ? n - 1 - k : k];
-            if (!current->done) swapcontext(&scheduler, &current->context);
-            done += current->done;
-        }
-        if (done == n) return OK;
+    while (waiting != 0) {
         // Those that left before do not count for a barrier of the others on every device.
-        if (done != 0) {
-            fprintf(stderr, "a barrier that %zu of %zu invocations reach\n", n - done, n);
+        if (waiting != count) {
+            fprintf(stderr, "a barrier that %zu of %zu invocations reach\n", waiting, count);
             return LAUNCH_FAILED;
         }
+        waiting = 0;
+        for (size_t i = 0; i < used; i++) {
+            go(fibers[i]);
+            waiting += !fibers[i].done;
+        }
     }
+    return OK;
 }
 
 }  // namespace
 
-extern "C" Invocation* host_invocation() { return &current->who; }
+extern "C" Invocation* host_invocation() { return current->who; }
 extern "C" void host_barrier() { swapcontext(&current->context, &scheduler); }
 
 namespace {
@@ -151,21 +167,23 @@ Status launch(void* function, const unsigned* groups, const unsigned* size, void
         if (groups[i] == 0 || size[i] == 0 || groups[i] > 65535) return INVALID_VALUE;
     const size_t n = size_t(size[0]) * size[1] * size[2];
     if (n > 1024) return INVALID_VALUE;
-    if (turns.size() < n) turns.resize(n);
+    if (fibers.size() < n) fibers.resize(n);
+    invocations.resize(n);
     for (size_t i = 0; i < n; i++) {
-        if (turns[i].stack.empty()) turns[i].stack.resize(STACK);
+        if (fibers[i].stack.empty()) fibers[i].stack.resize(STACK);
         const unsigned at = unsigned(i);
-        turns[i].who.local = {at % size[0], at / size[0] % size[1], at / size[0] / size[1]};
-        turns[i].who.groups = {groups[0], groups[1], groups[2]};
+        invocations[i].local = {at % size[0], at / size[0] % size[1], at / size[0] / size[1]};
+        invocations[i].groups = {groups[0], groups[1], groups[2]};
     }
     kernel = (void (*)(void**))function;
     kernel_arguments = arguments;
-    const bool backwards = launches++ % 2 == 1;
+    count = n;
+    backwards = launches++ % 2 == 1;
     for (unsigned z = 0; z < groups[2]; z++)
         for (unsigned y = 0; y < groups[1]; y++)
             for (unsigned x = 0; x < groups[0]; x++) {
-                for (size_t i = 0; i < n; i++) turns[i].who.group = {x, y, z};
-                if (Status s = workgroup(n, backwards)) return s;
+                for (Invocation& i : invocations) i.group = {x, y, z};
+                if (Status s = workgroup()) return s;
             }
     return OK;
 }
@@ -195,8 +213,8 @@ API cuDeviceGetName(char* name, int bytes, int) { snprintf(name, bytes, "the hos
 // Compute capability, major and minor.
 API cuDeviceGetAttribute(int* value, int which, int) { *value = which == 75 ? 8 : 0; return OK; }
 API cuDeviceTotalMem_v2(size_t* bytes, int) { *bytes = memory(); return OK; }
-API cuDevicePrimaryCtxRetain(void** context, int device) { *context = &turns; return device == 7 ? OK : INVALID_VALUE; }
-API cuCtxSetCurrent(void* context) { entered = context == &turns; return entered ? OK : INVALID_CONTEXT; }
+API cuDevicePrimaryCtxRetain(void** context, int device) { *context = &fibers; return device == 7 ? OK : INVALID_VALUE; }
+API cuCtxSetCurrent(void* context) { entered = context == &fibers; return entered ? OK : INVALID_CONTEXT; }
 API cuCtxSynchronize() { return entered ? OK : INVALID_CONTEXT; }
 API cuMemAlloc_v2(uintptr_t* at, size_t bytes) { return allocate((void**)at, bytes); }
 API cuMemFree_v2(uintptr_t at) { return release(at); }

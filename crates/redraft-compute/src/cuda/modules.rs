@@ -81,6 +81,7 @@ pub(super) static MODULES: &[Module] = &[
         name: "matmul_int8",
         forms: &[
             Form { device: "75", bytes: 157174, packed: include_bytes!("made/matmul_int8.75.z") },
+            Form { device: "80", bytes: 134990, packed: include_bytes!("made/matmul_int8.80.z") },
         ],
     },
     Module {
