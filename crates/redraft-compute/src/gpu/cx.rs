@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::bytes_of;
 use super::device::{Device, Dispatch, View};
 use super::kernels::{KERNELS, Kernel};
+use super::ops::logits::{self, Left};
 use super::seq::{Seq, row_bytes};
 use super::weights::{Stored, stored_bytes};
 use crate::program::Program;
@@ -202,6 +203,8 @@ pub(super) struct Cx<'a, D: Device> {
     /// Whether the hidden layers of experts are wanted, and where they are, with their number.
     pub(super) keeps_hidden: bool,
     pub(super) hidden: Option<(D::Buffer, usize)>,
+    /// Logits of a head that a later op reads, too.
+    pub(super) logits: Option<Left<D::Buffer>>,
     temporaries: Vec<(u64, D::Buffer)>,
     constants: BTreeMap<Vec<u32>, D::Buffer>,
     /// Op, value, and the first element of the dispatch with this slot.
@@ -225,6 +228,7 @@ impl<'a, D: Device> Cx<'a, D> {
             at: 0,
             keeps_hidden: false,
             hidden: None,
+            logits: None,
             temporaries: Vec::new(),
             constants: BTreeMap::new(),
             slots: Vec::new(),
@@ -234,6 +238,7 @@ impl<'a, D: Device> Cx<'a, D> {
     /// Gives the sequences back. After a failure the device may still be at work; what it writes nobody reads.
     pub(super) fn finish(mut self) -> Vec<Seq<D::Buffer>> {
         self.free_temporaries();
+        logits::free(&mut self);
         for v in &self.program.vals {
             let stays = self.program.keeps.iter().any(|(_, k, _)| k == v);
             let kept = self

@@ -154,7 +154,7 @@ impl<B> Copy for Groups<'_, B> {}
 const TILE: usize = 64;
 
 /// Multiply-accumulate operations that go to a device at once, at most: a small fraction of a second on the slowest.
-const AT_ONCE: u64 = 8 << 30;
+pub(super) const AT_ONCE: u64 = 8 << 30;
 
 /// Asks for a product of rows with a weight.
 pub(super) fn product<D: Device>(

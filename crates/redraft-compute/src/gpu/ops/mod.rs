@@ -1,7 +1,10 @@
 //! Each op as kernels.
 
 mod attention;
+mod choice;
+pub(super) mod logits;
 mod matmul;
+mod moe;
 mod rows;
 
 use super::cx::Cx;
@@ -20,12 +23,15 @@ pub(super) fn run<D: Device>(cx: &mut Cx<'_, D>, op: &Op) -> Result<(), ComputeE
         Op::Rope(o) => rows::rope(cx, o),
         Op::Attention(o) => attention::attention(cx, o),
         Op::KvAppend(o) => attention::append(cx, o),
+        Op::MoeRoute(o) => moe::route(cx, o),
+        Op::MoeExperts(o) => moe::experts(cx, o),
+        Op::Penalize(o) => choice::penalize(cx, o),
+        Op::Restrict(o) => choice::restrict(cx, o),
+        Op::PickStats(o) => choice::pick_stats(cx, o),
         Op::Softcap(o) => rows::softcap(cx, o),
         Op::TakeRows(o) => rows::take_rows(cx, o),
-        _ => Err(ComputeError::Unavailable {
-            what: "op on this backend",
-            name: op.name().into(),
-            available: "others".into(),
-        }),
+        Op::TokenStats(o) => logits::token_stats(cx, o),
+        Op::TokenSample(o) => logits::token_sample(cx, o),
+        Op::SoftEmbed(o) => logits::soft_embed(cx, o),
     }
 }

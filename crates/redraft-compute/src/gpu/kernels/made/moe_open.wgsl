@@ -1,0 +1,294 @@
+// The functions of docs/numerics.md, sections 2, 3 and 5, and what every kernel begins with.
+//
+// `o` stands around each result that a compiler could otherwise merge with its neighbours: products that are added, sums that
+// are subtracted from. In SPIR-V the decoration NoContraction does that and `o` is nothing; where a driver compiles this text
+// itself, `o` hides its argument behind a zero that only the host knows.
+
+// What a kernel finds wrong, one word for each op: the least 2 * element + (1 if it is NaN).
+@group(0) @binding(1) var<storage, read_write> status: array<atomic<u32>>;
+
+const LANES = 16u;
+const INFINITY_BITS = 0x7f800000u;
+const MAGNITUDE = 0x7fffffffu;
+
+fn flush(x: f32) -> f32 {
+    return select(x, 0.0, (bitcast<u32>(x) & MAGNITUDE) < 0x26800000u);
+}
+
+fn is_finite(x: f32) -> bool {
+    return (bitcast<u32>(x) & INFINITY_BITS) != INFINITY_BITS;
+}
+
+fn is_nan(x: f32) -> bool {
+    return (bitcast<u32>(x) & MAGNITUDE) > INFINITY_BITS;
+}
+
+fn infinity() -> f32 {
+    return bitcast<f32>(INFINITY_BITS | p.zero);
+}
+
+fn nan() -> f32 {
+    return bitcast<f32>(0x7fc00000u | p.zero);
+}
+
+// Element `i` of the result of the op is `x`.
+fn note(i: u32, x: f32) {
+    if !is_finite(x) {
+        atomicMin(&status[p.op], 2u * i + select(0u, 1u, is_nan(x)));
+    }
+}
+
+fn larger(a: f32, b: f32) -> f32 {
+    return select(a, b, a < b);
+}
+
+fn exponential(x: f32) -> f32 {
+    let low = bitcast<f32>(0xc20aa122u);
+    let high = bitcast<f32>(0x42b17217u);
+    var t = select(high, x, x < high);
+    t = select(low, t, low < t);
+    let n = floor(o(t * bitcast<f32>(0x3fb8aa3bu)) + 0.5);
+    let r = o(t - o(n * bitcast<f32>(0x3f318000u))) - o(n * bitcast<f32>(0xb95e8083u));
+    var y = bitcast<f32>(0x39506967u);
+    y = o(y * r) + bitcast<f32>(0x3ab743ceu);
+    y = o(y * r) + bitcast<f32>(0x3c088908u);
+    y = o(y * r) + bitcast<f32>(0x3d2aa9c1u);
+    y = o(y * r) + bitcast<f32>(0x3e2aaaaau);
+    y = o(y * r) + 0.5;
+    let q = o(r + o(y * o(r * r))) + 1.0;
+    y = bitcast<f32>(bitcast<u32>(q) + (bitcast<u32>(i32(n)) << 23u));
+    y = select(y, 0.0, x < low);
+    y = select(y, infinity(), high < x);
+    return select(y, x, is_nan(x));
+}
+
+fn logarithm(x: f32) -> f32 {
+    let t = bitcast<i32>(x) + (0x3f800000 - 0x3f3504f3);
+    let e = f32((t >> 23u) - 127);
+    let f = bitcast<f32>((t & 0x007fffff) + 0x3f3504f3) - 1.0;
+    let z = o(f * f);
+    var y = bitcast<f32>(0x3d9021bbu);
+    y = o(y * f) + bitcast<f32>(0xbdebd1b8u);
+    y = o(y * f) + bitcast<f32>(0x3def251au);
+    y = o(y * f) + bitcast<f32>(0xbdfe5d4fu);
+    y = o(y * f) + bitcast<f32>(0x3e11e9bfu);
+    y = o(y * f) + bitcast<f32>(0xbe2aae50u);
+    y = o(y * f) + bitcast<f32>(0x3e4cceacu);
+    y = o(y * f) + bitcast<f32>(0xbe7ffffcu);
+    y = o(y * f) + bitcast<f32>(0x3eaaaaaau);
+    y = o(y * o(f * z));
+    y = o(y + o(e * bitcast<f32>(0xb95e8083u))) - o(z * 0.5);
+    y = o(f + o(y)) + o(e * bitcast<f32>(0x3f318000u));
+    let bits = bitcast<i32>(x);
+    // Below the normal numbers, or not a number.
+    y = select(y, nan(), bits < 0x00800000 || is_nan(x));
+    return select(y, x, bits == 0x7f800000);
+}
+
+fn reciprocal(x: f32) -> f32 {
+    var y = bitcast<f32>(0x7ef311c7u - bitcast<u32>(x));
+    y = o(y * o(2.0 - o(x * y)));
+    y = o(y * o(2.0 - o(x * y)));
+    y = o(y * o(2.0 - o(x * y)));
+    return y + o(y * o(1.0 - o(x * y)));
+}
+
+fn reciprocal_root(x: f32) -> f32 {
+    let h = o(0.5 * x);
+    var y = bitcast<f32>(0x5f3759dfu - (bitcast<u32>(x) >> 1u));
+    y = o(y * o(1.5 - o(o(h * y) * y)));
+    y = o(y * o(1.5 - o(o(h * y) * y)));
+    y = o(y * o(1.5 - o(o(h * y) * y)));
+    return y + o(y * o(0.5 - o(o(h * y) * y)));
+}
+
+fn hyperbolic_tangent(raw: f32) -> f32 {
+    let x = flush(raw);
+    let sign = bitcast<u32>(x) & 0x80000000u;
+    let a = bitcast<f32>(bitcast<u32>(x) & MAGNITUDE);
+    let z = o(x * x);
+    var y = bitcast<f32>(0xbbbaf0eau);
+    y = o(y * z) + bitcast<f32>(0x3ca9134eu);
+    y = o(y * z) + bitcast<f32>(0xbd5c1e2du);
+    y = o(y * z) + bitcast<f32>(0x3e088393u);
+    y = o(y * z) + bitcast<f32>(0xbeaaaa99u);
+    let small = x + o(x * o(z * y));
+    let c = select(a, 10.0, 10.0 < a);
+    let r = reciprocal(exponential(o(c + c)) + 1.0);
+    let large = bitcast<f32>(bitcast<u32>(1.0 - o(r + r)) | sign);
+    return select(large, small, a < 0.625);
+}
+
+fn sigmoid(x: f32) -> f32 {
+    let e = exponential(bitcast<f32>(bitcast<u32>(x) | 0x80000000u));
+    let r = reciprocal(1.0 + e);
+    return select(r, o(e * r), x < 0.0);
+}
+
+fn silu(raw: f32) -> f32 {
+    let x = flush(raw);
+    return flush(x * sigmoid(x));
+}
+
+fn gelu(raw: f32) -> f32 {
+    let x = flush(raw);
+    let u = o(x * (bitcast<f32>(0x3fcc422au) + o(bitcast<f32>(0x3d922279u) * o(x * x))));
+    return flush(x * sigmoid(u));
+}
+
+// act: 0 gelu, 1 silu.
+fn activation(act: u32, x: f32) -> f32 {
+    if act == 0u {
+        return gelu(x);
+    }
+    return silu(x);
+}
+
+// The number of a 16-bit float.
+fn from_f16(h: u32) -> f32 {
+    let sign = (h & 0x8000u) << 16u;
+    let magnitude = h & 0x7fffu;
+    var bits = (magnitude << 13u) + (112u << 23u);
+    if magnitude >= 0x7c00u {
+        bits += 112u << 23u;
+    }
+    if magnitude < 0x400u {
+        // A multiple of 2^-24, below 2^-14: an integer of ten bits.
+        bits = bitcast<u32>(f32(magnitude) * bitcast<f32>(0x33800000u));
+    }
+    return bitcast<f32>(bits | sign);
+}
+
+// The bits of the 16-bit float nearest to a finite number of magnitude 65504 at most, ties to even.
+fn to_f16(x: f32) -> u32 {
+    let bits = bitcast<u32>(x);
+    let sign = (bits >> 16u) & 0x8000u;
+    let magnitude = bits & MAGNITUDE;
+    let exponent = magnitude >> 23u;
+    if exponent >= 113u {
+        let m = magnitude - (112u << 23u);
+        return sign | ((m + 0xfffu + ((m >> 13u) & 1u)) >> 13u);
+    }
+    if exponent < 102u {
+        return sign;
+    }
+    // A multiple of 2^-24.
+    let m = (magnitude & 0x7fffffu) | 0x800000u;
+    let shift = 126u - exponent;
+    return sign | ((m + (1u << (shift - 1u)) - 1u + ((m >> shift) & 1u)) >> shift);
+}
+
+fn clamp_f16(x: f32) -> f32 {
+    let y = select(x, 65504.0, 65504.0 < x);
+    return select(y, -65504.0, y < -65504.0);
+}
+
+// Rounded to a bfloat16; infinities and NaN stay what they are.
+fn round_bf16(x: f32) -> f32 {
+    let bits = bitcast<u32>(x);
+    let rounded = bitcast<f32>((bits + 0x7fffu + ((bits >> 16u) & 1u)) & 0xffff0000u);
+    return select(x, rounded, is_finite(x));
+}
+
+// Rounded to a 16-bit float; too large ones become the largest, infinities and NaN stay what they are.
+fn round_f16(x: f32) -> f32 {
+    if !is_finite(x) {
+        return x;
+    }
+    return from_f16(to_f16(clamp_f16(x)));
+}
+
+// The scale of codes of 8 bits whose largest magnitude is `peak`, and its reciprocal.
+fn code_scale(peak: f32) -> vec2<f32> {
+    let scale = flush(peak * bitcast<f32>(0x3c010204u));
+    if is_nan(scale) || bitcast<f32>(227u << 23u) < scale {
+        return vec2(infinity(), 0.0);
+    }
+    if scale == 0.0 {
+        return vec2(0.0, 0.0);
+    }
+    return vec2(scale, reciprocal(scale));
+}
+
+fn code_of(x: f32, inverse: f32) -> i32 {
+    return bitcast<i32>(o(x * inverse) + 12582912.0) - 0x4b400000;
+}
+
+// The place of an invocation among all of a grid of up to three dimensions of workgroups of 256.
+fn linear(group: vec3<u32>, groups: vec3<u32>, at: u32) -> u32 {
+    return ((group.z * groups.y + group.y) * groups.x + group.x) * 256u + at;
+}
+// What the kernels of a router share. `free` has for each row a flag for each expert, then one for each group.
+struct P {
+    op: u32,
+    zero: u32,
+    rows: u32,
+    experts: u32,
+    top_k: u32,
+    // 0: soft-max; 1: each by itself.
+    sigmoid: u32,
+    biased: u32,
+    // 0: none.
+    groups: u32,
+    used: u32,
+    renormalize: u32,
+    scaled: u32,
+    // Where findings about probabilities go.
+    op_of_probs: u32,
+    // Blocks of rows, and how many experts each opens.
+    blocks: u32,
+    capacity: u32,
+    // Words of a row of `free`.
+    stride: u32,
+}
+
+@group(0) @binding(0) var<uniform> p: P;
+// Experts that the rows of a block may use, one block an invocation: those of the largest worth, which is the most that an expert
+// is worth to a row of the block. `spans` has first row and end of each block.
+@group(0) @binding(2) var<storage, read> probs: array<f32>;
+@group(0) @binding(3) var<storage, read> bias: array<f32>;
+@group(0) @binding(4) var<storage, read> spans: array<u32>;
+@group(0) @binding(5) var<storage, read_write> worth: array<f32>;
+@group(0) @binding(6) var<storage, read_write> free: array<u32>;
+
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    let block = id.x;
+    if block >= p.blocks {
+        return;
+    }
+    let first = spans[2u * block];
+    let end = spans[2u * block + 1u];
+    let begin = block * p.experts;
+    for (var e = 0u; e < p.experts; e++) {
+        var most = 0.0;
+        for (var row = first; row < end; row++) {
+            var c = probs[row * p.experts + e];
+            if p.biased != 0u {
+                c = c + bias[e];
+            }
+            if row == first {
+                most = c;
+            }
+            most = larger(most, c);
+        }
+        worth[begin + e] = most;
+        for (var row = first; row < end; row++) {
+            free[row * p.stride + e] = 0u;
+        }
+    }
+    for (var n = 0u; n < p.capacity; n++) {
+        var best = p.experts;
+        for (var e = 0u; e < p.experts; e++) {
+            if free[first * p.stride + e] == 0u && (best == p.experts || worth[begin + best] < worth[begin + e]) {
+                best = e;
+            }
+        }
+        for (var row = first; row < end; row++) {
+            free[row * p.stride + best] = 1u;
+        }
+    }
+}
+fn o(x: f32) -> f32 {
+    return bitcast<f32>(bitcast<u32>(x) ^ p.zero);
+}

@@ -1,0 +1,362 @@
+// The functions of docs/numerics.md, sections 2, 3 and 5, and what every kernel begins with.
+//
+// `o` stands around each result that a compiler could otherwise merge with its neighbours: products that are added, sums that
+// are subtracted from. In SPIR-V the decoration NoContraction does that and `o` is nothing; where a driver compiles this text
+// itself, `o` hides its argument behind a zero that only the host knows.
+
+// What a kernel finds wrong, one word for each op: the least 2 * element + (1 if it is NaN).
+@group(0) @binding(1) var<storage, read_write> status: array<atomic<u32>>;
+
+const LANES = 16u;
+const INFINITY_BITS = 0x7f800000u;
+const MAGNITUDE = 0x7fffffffu;
+
+fn flush(x: f32) -> f32 {
+    return select(x, 0.0, (bitcast<u32>(x) & MAGNITUDE) < 0x26800000u);
+}
+
+fn is_finite(x: f32) -> bool {
+    return (bitcast<u32>(x) & INFINITY_BITS) != INFINITY_BITS;
+}
+
+fn is_nan(x: f32) -> bool {
+    return (bitcast<u32>(x) & MAGNITUDE) > INFINITY_BITS;
+}
+
+fn infinity() -> f32 {
+    return bitcast<f32>(INFINITY_BITS | p.zero);
+}
+
+fn nan() -> f32 {
+    return bitcast<f32>(0x7fc00000u | p.zero);
+}
+
+// Element `i` of the result of the op is `x`.
+fn note(i: u32, x: f32) {
+    if !is_finite(x) {
+        atomicMin(&status[p.op], 2u * i + select(0u, 1u, is_nan(x)));
+    }
+}
+
+fn larger(a: f32, b: f32) -> f32 {
+    return select(a, b, a < b);
+}
+
+fn exponential(x: f32) -> f32 {
+    let low = bitcast<f32>(0xc20aa122u);
+    let high = bitcast<f32>(0x42b17217u);
+    var t = select(high, x, x < high);
+    t = select(low, t, low < t);
+    let n = floor(o(t * bitcast<f32>(0x3fb8aa3bu)) + 0.5);
+    let r = o(t - o(n * bitcast<f32>(0x3f318000u))) - o(n * bitcast<f32>(0xb95e8083u));
+    var y = bitcast<f32>(0x39506967u);
+    y = o(y * r) + bitcast<f32>(0x3ab743ceu);
+    y = o(y * r) + bitcast<f32>(0x3c088908u);
+    y = o(y * r) + bitcast<f32>(0x3d2aa9c1u);
+    y = o(y * r) + bitcast<f32>(0x3e2aaaaau);
+    y = o(y * r) + 0.5;
+    let q = o(r + o(y * o(r * r))) + 1.0;
+    y = bitcast<f32>(bitcast<u32>(q) + (bitcast<u32>(i32(n)) << 23u));
+    y = select(y, 0.0, x < low);
+    y = select(y, infinity(), high < x);
+    return select(y, x, is_nan(x));
+}
+
+fn logarithm(x: f32) -> f32 {
+    let t = bitcast<i32>(x) + (0x3f800000 - 0x3f3504f3);
+    let e = f32((t >> 23u) - 127);
+    let f = bitcast<f32>((t & 0x007fffff) + 0x3f3504f3) - 1.0;
+    let z = o(f * f);
+    var y = bitcast<f32>(0x3d9021bbu);
+    y = o(y * f) + bitcast<f32>(0xbdebd1b8u);
+    y = o(y * f) + bitcast<f32>(0x3def251au);
+    y = o(y * f) + bitcast<f32>(0xbdfe5d4fu);
+    y = o(y * f) + bitcast<f32>(0x3e11e9bfu);
+    y = o(y * f) + bitcast<f32>(0xbe2aae50u);
+    y = o(y * f) + bitcast<f32>(0x3e4cceacu);
+    y = o(y * f) + bitcast<f32>(0xbe7ffffcu);
+    y = o(y * f) + bitcast<f32>(0x3eaaaaaau);
+    y = o(y * o(f * z));
+    y = o(y + o(e * bitcast<f32>(0xb95e8083u))) - o(z * 0.5);
+    y = o(f + o(y)) + o(e * bitcast<f32>(0x3f318000u));
+    let bits = bitcast<i32>(x);
+    // Below the normal numbers, or not a number.
+    y = select(y, nan(), bits < 0x00800000 || is_nan(x));
+    return select(y, x, bits == 0x7f800000);
+}
+
+fn reciprocal(x: f32) -> f32 {
+    var y = bitcast<f32>(0x7ef311c7u - bitcast<u32>(x));
+    y = o(y * o(2.0 - o(x * y)));
+    y = o(y * o(2.0 - o(x * y)));
+    y = o(y * o(2.0 - o(x * y)));
+    return y + o(y * o(1.0 - o(x * y)));
+}
+
+fn reciprocal_root(x: f32) -> f32 {
+    let h = o(0.5 * x);
+    var y = bitcast<f32>(0x5f3759dfu - (bitcast<u32>(x) >> 1u));
+    y = o(y * o(1.5 - o(o(h * y) * y)));
+    y = o(y * o(1.5 - o(o(h * y) * y)));
+    y = o(y * o(1.5 - o(o(h * y) * y)));
+    return y + o(y * o(0.5 - o(o(h * y) * y)));
+}
+
+fn hyperbolic_tangent(raw: f32) -> f32 {
+    let x = flush(raw);
+    let sign = bitcast<u32>(x) & 0x80000000u;
+    let a = bitcast<f32>(bitcast<u32>(x) & MAGNITUDE);
+    let z = o(x * x);
+    var y = bitcast<f32>(0xbbbaf0eau);
+    y = o(y * z) + bitcast<f32>(0x3ca9134eu);
+    y = o(y * z) + bitcast<f32>(0xbd5c1e2du);
+    y = o(y * z) + bitcast<f32>(0x3e088393u);
+    y = o(y * z) + bitcast<f32>(0xbeaaaa99u);
+    let small = x + o(x * o(z * y));
+    let c = select(a, 10.0, 10.0 < a);
+    let r = reciprocal(exponential(o(c + c)) + 1.0);
+    let large = bitcast<f32>(bitcast<u32>(1.0 - o(r + r)) | sign);
+    return select(large, small, a < 0.625);
+}
+
+fn sigmoid(x: f32) -> f32 {
+    let e = exponential(bitcast<f32>(bitcast<u32>(x) | 0x80000000u));
+    let r = reciprocal(1.0 + e);
+    return select(r, o(e * r), x < 0.0);
+}
+
+fn silu(raw: f32) -> f32 {
+    let x = flush(raw);
+    return flush(x * sigmoid(x));
+}
+
+fn gelu(raw: f32) -> f32 {
+    let x = flush(raw);
+    let u = o(x * (bitcast<f32>(0x3fcc422au) + o(bitcast<f32>(0x3d922279u) * o(x * x))));
+    return flush(x * sigmoid(u));
+}
+
+// act: 0 gelu, 1 silu.
+fn activation(act: u32, x: f32) -> f32 {
+    if act == 0u {
+        return gelu(x);
+    }
+    return silu(x);
+}
+
+// The number of a 16-bit float.
+fn from_f16(h: u32) -> f32 {
+    let sign = (h & 0x8000u) << 16u;
+    let magnitude = h & 0x7fffu;
+    var bits = (magnitude << 13u) + (112u << 23u);
+    if magnitude >= 0x7c00u {
+        bits += 112u << 23u;
+    }
+    if magnitude < 0x400u {
+        // A multiple of 2^-24, below 2^-14: an integer of ten bits.
+        bits = bitcast<u32>(f32(magnitude) * bitcast<f32>(0x33800000u));
+    }
+    return bitcast<f32>(bits | sign);
+}
+
+// The bits of the 16-bit float nearest to a finite number of magnitude 65504 at most, ties to even.
+fn to_f16(x: f32) -> u32 {
+    let bits = bitcast<u32>(x);
+    let sign = (bits >> 16u) & 0x8000u;
+    let magnitude = bits & MAGNITUDE;
+    let exponent = magnitude >> 23u;
+    if exponent >= 113u {
+        let m = magnitude - (112u << 23u);
+        return sign | ((m + 0xfffu + ((m >> 13u) & 1u)) >> 13u);
+    }
+    if exponent < 102u {
+        return sign;
+    }
+    // A multiple of 2^-24.
+    let m = (magnitude & 0x7fffffu) | 0x800000u;
+    let shift = 126u - exponent;
+    return sign | ((m + (1u << (shift - 1u)) - 1u + ((m >> shift) & 1u)) >> shift);
+}
+
+fn clamp_f16(x: f32) -> f32 {
+    let y = select(x, 65504.0, 65504.0 < x);
+    return select(y, -65504.0, y < -65504.0);
+}
+
+// Rounded to a bfloat16; infinities and NaN stay what they are.
+fn round_bf16(x: f32) -> f32 {
+    let bits = bitcast<u32>(x);
+    let rounded = bitcast<f32>((bits + 0x7fffu + ((bits >> 16u) & 1u)) & 0xffff0000u);
+    return select(x, rounded, is_finite(x));
+}
+
+// Rounded to a 16-bit float; too large ones become the largest, infinities and NaN stay what they are.
+fn round_f16(x: f32) -> f32 {
+    if !is_finite(x) {
+        return x;
+    }
+    return from_f16(to_f16(clamp_f16(x)));
+}
+
+// The scale of codes of 8 bits whose largest magnitude is `peak`, and its reciprocal.
+fn code_scale(peak: f32) -> vec2<f32> {
+    let scale = flush(peak * bitcast<f32>(0x3c010204u));
+    if is_nan(scale) || bitcast<f32>(227u << 23u) < scale {
+        return vec2(infinity(), 0.0);
+    }
+    if scale == 0.0 {
+        return vec2(0.0, 0.0);
+    }
+    return vec2(scale, reciprocal(scale));
+}
+
+fn code_of(x: f32, inverse: f32) -> i32 {
+    return bitcast<i32>(o(x * inverse) + 12582912.0) - 0x4b400000;
+}
+
+// The place of an invocation among all of a grid of up to three dimensions of workgroups of 256.
+fn linear(group: vec3<u32>, groups: vec3<u32>, at: u32) -> u32 {
+    return ((group.z * groups.y + group.y) * groups.x + group.x) * 256u + at;
+}
+// Soft embeddings: rows of a table times probabilities, sequential over the ids that a group of 64 rows needs; an id that a row
+// does not need has the probability +0 there, which changes no bit. A workgroup makes 64 rows x 64 columns, an invocation 4 x 4.
+// Ids come in ranges, one a dispatch; between them the sums are in `out`.
+struct P {
+    op: u32,
+    zero: u32,
+    rows: u32,
+    cols: u32,
+    stride: u32,
+    kind: u32,
+    heads_at: u32,
+    subs_at: u32,
+    unit_log: u32,
+    sub_log: u32,
+    mins: u32,
+    vocab: u32,
+    // The first row of the table that the slab has.
+    slab_at: u32,
+    // The ids of the range, and whether it is the first, the last.
+    begin: u32,
+    end: u32,
+    opens: u32,
+    closes: u32,
+    // Where the rows begin in `out`.
+    out_at: u32,
+    by: f32,
+    // Whether numbers of the table are rounded to bfloat16.
+    rounds: u32,
+}
+
+@group(0) @binding(0) var<uniform> p: P;
+@group(0) @binding(2) var<storage, read> probabilities: array<f32>;
+@group(0) @binding(3) var<storage, read> ids: array<u32>;
+@group(0) @binding(4) var<storage, read> w: array<u32>;
+@group(0) @binding(5) var<storage, read_write> out: array<f32>;
+
+const GROUP = 64u;
+const STEP = 16u;
+var<workgroup> xs: array<f32, 1024>;
+var<workgroup> ws: array<f32, 1024>;
+
+// How many of the first `count` ids of the list at `list` are below `id`.
+fn below(list: u32, count: u32, id: u32) -> u32 {
+    var low = 0u;
+    var high = count;
+    while low < high {
+        let middle = (low + high) / 2u;
+        if ids[list + middle] < id {
+            low = middle + 1u;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+@compute @workgroup_size(256)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) at: u32) {
+    let list = group.y * (p.vocab + 1u) + 1u;
+    let count = ids[list - 1u];
+    let first = below(list, count, p.begin);
+    let last = below(list, count, p.end);
+    let row0 = group.y * GROUP;
+    let col0 = group.x * GROUP;
+    let tx = at & 15u;
+    let ty = at >> 4u;
+    var acc: array<array<f32, 4>, 4>;
+    if p.opens == 0u {
+        for (var i = 0u; i < 4u; i++) {
+            for (var j = 0u; j < 4u; j++) {
+                let row = row0 + ty * 4u + i;
+                let col = col0 + tx * 4u + j;
+                if row < p.rows && col < p.cols {
+                    acc[i][j] = out[p.out_at + row * p.cols + col];
+                }
+            }
+        }
+    }
+    for (var k0 = first; k0 < last; k0 += STEP) {
+        // Neighbours read neighbours: ids of a row, columns of an id.
+        for (var i = 0u; i < 4u; i++) {
+            let k = at & 15u;
+            let m = (at >> 4u) + 16u * i;
+            var a = 0.0;
+            if k0 + k < last && row0 + m < p.rows {
+                a = probabilities[(row0 + m) * p.vocab + ids[list + k0 + k]];
+            }
+            xs[k * GROUP + m] = a;
+        }
+        for (var i = 0u; i < 4u; i++) {
+            let n = at & 63u;
+            let k = (at >> 6u) + 4u * i;
+            var b = 0.0;
+            if k0 + k < last && col0 + n < p.cols {
+                b = weight(ids[list + k0 + k] - p.slab_at, col0 + n);
+                if p.rounds != 0u {
+                    b = round_bf16(b);
+                }
+            }
+            ws[k * GROUP + n] = b;
+        }
+        workgroupBarrier();
+        for (var k = 0u; k < min(STEP, last - k0); k++) {
+            var b: array<f32, 4>;
+            for (var j = 0u; j < 4u; j++) {
+                b[j] = ws[k * GROUP + tx * 4u + j];
+            }
+            for (var i = 0u; i < 4u; i++) {
+                let a = xs[k * GROUP + ty * 4u + i];
+                for (var j = 0u; j < 4u; j++) {
+                    acc[i][j] = acc[i][j] + o(a * b[j]);
+                }
+            }
+        }
+        workgroupBarrier();
+    }
+    for (var i = 0u; i < 4u; i++) {
+        for (var j = 0u; j < 4u; j++) {
+            let row = row0 + ty * 4u + i;
+            let col = col0 + tx * 4u + j;
+            if row < p.rows && col < p.cols {
+                var r = acc[i][j];
+                if p.closes != 0u {
+                    r = flush(r * p.by);
+                    note(row * p.cols + col, r);
+                }
+                out[p.out_at + row * p.cols + col] = r;
+            }
+        }
+    }
+}
+// Weights of 16 bits, two in a word, the lower one first: `p.stride` words a row. `p.kind` is 0 for f16, 1 for bfloat16.
+fn weight(row: u32, k: u32) -> f32 {
+    let bits = (w[row * p.stride + k / 2u] >> (16u * (k & 1u))) & 0xffffu;
+    if p.kind == 0u {
+        return flush(from_f16(bits));
+    }
+    return flush(bitcast<f32>(bits << 16u));
+}
+fn o(x: f32) -> f32 {
+    return bitcast<f32>(bitcast<u32>(x) ^ p.zero);
+}
