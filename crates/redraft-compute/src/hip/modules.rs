@@ -149,4 +149,132 @@ pub(super) static MODULES: &[Module] = &[
             Form { device: "gfx1100", bytes: 13488, packed: include_bytes!("made/attention_values.gfx1100.z") },
         ],
     },
+    Module {
+        name: "moe_probs",
+        forms: &[
+            Form { device: "gfx90a", bytes: 7400, packed: include_bytes!("made/moe_probs.gfx90a.z") },
+            Form { device: "gfx942", bytes: 7144, packed: include_bytes!("made/moe_probs.gfx942.z") },
+            Form { device: "gfx1100", bytes: 6184, packed: include_bytes!("made/moe_probs.gfx1100.z") },
+        ],
+    },
+    Module {
+        name: "moe_open",
+        forms: &[
+            Form { device: "gfx90a", bytes: 6112, packed: include_bytes!("made/moe_open.gfx90a.z") },
+            Form { device: "gfx942", bytes: 5920, packed: include_bytes!("made/moe_open.gfx942.z") },
+            Form { device: "gfx1100", bytes: 5152, packed: include_bytes!("made/moe_open.gfx1100.z") },
+        ],
+    },
+    Module {
+        name: "moe_choose",
+        forms: &[
+            Form { device: "gfx90a", bytes: 6760, packed: include_bytes!("made/moe_choose.gfx90a.z") },
+            Form { device: "gfx942", bytes: 6504, packed: include_bytes!("made/moe_choose.gfx942.z") },
+            Form { device: "gfx1100", bytes: 6568, packed: include_bytes!("made/moe_choose.gfx1100.z") },
+        ],
+    },
+    Module {
+        name: "moe_group",
+        forms: &[
+            Form { device: "gfx90a", bytes: 4840, packed: include_bytes!("made/moe_group.gfx90a.z") },
+            Form { device: "gfx942", bytes: 4840, packed: include_bytes!("made/moe_group.gfx942.z") },
+            Form { device: "gfx1100", bytes: 4392, packed: include_bytes!("made/moe_group.gfx1100.z") },
+        ],
+    },
+    Module {
+        name: "moe_combine",
+        forms: &[
+            Form { device: "gfx90a", bytes: 4904, packed: include_bytes!("made/moe_combine.gfx90a.z") },
+            Form { device: "gfx942", bytes: 4840, packed: include_bytes!("made/moe_combine.gfx942.z") },
+            Form { device: "gfx1100", bytes: 4392, packed: include_bytes!("made/moe_combine.gfx1100.z") },
+        ],
+    },
+    Module {
+        name: "penalize",
+        forms: &[
+            Form { device: "gfx90a", bytes: 5152, packed: include_bytes!("made/penalize.gfx90a.z") },
+            Form { device: "gfx942", bytes: 5152, packed: include_bytes!("made/penalize.gfx942.z") },
+            Form { device: "gfx1100", bytes: 4640, packed: include_bytes!("made/penalize.gfx1100.z") },
+        ],
+    },
+    Module {
+        name: "restrict",
+        forms: &[
+            Form { device: "gfx90a", bytes: 12960, packed: include_bytes!("made/restrict.gfx90a.z") },
+            Form { device: "gfx942", bytes: 12832, packed: include_bytes!("made/restrict.gfx942.z") },
+            Form { device: "gfx1100", bytes: 13344, packed: include_bytes!("made/restrict.gfx1100.z") },
+        ],
+    },
+    Module {
+        name: "pick_stats",
+        forms: &[
+            Form { device: "gfx90a", bytes: 5608, packed: include_bytes!("made/pick_stats.gfx90a.z") },
+            Form { device: "gfx942", bytes: 5672, packed: include_bytes!("made/pick_stats.gfx942.z") },
+            Form { device: "gfx1100", bytes: 5288, packed: include_bytes!("made/pick_stats.gfx1100.z") },
+        ],
+    },
+    Module {
+        name: "stats_tile",
+        forms: &[
+            Form { device: "gfx90a", bytes: 6248, packed: include_bytes!("made/stats_tile.gfx90a.z") },
+            Form { device: "gfx942", bytes: 6248, packed: include_bytes!("made/stats_tile.gfx942.z") },
+            Form { device: "gfx1100", bytes: 5928, packed: include_bytes!("made/stats_tile.gfx1100.z") },
+        ],
+    },
+    Module {
+        name: "stats_row",
+        forms: &[
+            Form { device: "gfx90a", bytes: 6440, packed: include_bytes!("made/stats_row.gfx90a.z") },
+            Form { device: "gfx942", bytes: 6312, packed: include_bytes!("made/stats_row.gfx942.z") },
+            Form { device: "gfx1100", bytes: 6056, packed: include_bytes!("made/stats_row.gfx1100.z") },
+        ],
+    },
+    Module {
+        name: "sample",
+        forms: &[
+            Form { device: "gfx90a", bytes: 5920, packed: include_bytes!("made/sample.gfx90a.z") },
+            Form { device: "gfx942", bytes: 5920, packed: include_bytes!("made/sample.gfx942.z") },
+            Form { device: "gfx1100", bytes: 5536, packed: include_bytes!("made/sample.gfx1100.z") },
+        ],
+    },
+    Module {
+        name: "soft_parts",
+        forms: &[
+            Form { device: "gfx90a", bytes: 5800, packed: include_bytes!("made/soft_parts.gfx90a.z") },
+            Form { device: "gfx942", bytes: 5800, packed: include_bytes!("made/soft_parts.gfx942.z") },
+            Form { device: "gfx1100", bytes: 5544, packed: include_bytes!("made/soft_parts.gfx1100.z") },
+        ],
+    },
+    Module {
+        name: "soft_ids",
+        forms: &[
+            Form { device: "gfx90a", bytes: 5408, packed: include_bytes!("made/soft_ids.gfx90a.z") },
+            Form { device: "gfx942", bytes: 5344, packed: include_bytes!("made/soft_ids.gfx942.z") },
+            Form { device: "gfx1100", bytes: 5152, packed: include_bytes!("made/soft_ids.gfx1100.z") },
+        ],
+    },
+    Module {
+        name: "soft_sum_f32",
+        forms: &[
+            Form { device: "gfx90a", bytes: 12136, packed: include_bytes!("made/soft_sum_f32.gfx90a.z") },
+            Form { device: "gfx942", bytes: 11496, packed: include_bytes!("made/soft_sum_f32.gfx942.z") },
+            Form { device: "gfx1100", bytes: 12456, packed: include_bytes!("made/soft_sum_f32.gfx1100.z") },
+        ],
+    },
+    Module {
+        name: "soft_sum_half",
+        forms: &[
+            Form { device: "gfx90a", bytes: 12656, packed: include_bytes!("made/soft_sum_half.gfx90a.z") },
+            Form { device: "gfx942", bytes: 12016, packed: include_bytes!("made/soft_sum_half.gfx942.z") },
+            Form { device: "gfx1100", bytes: 13104, packed: include_bytes!("made/soft_sum_half.gfx1100.z") },
+        ],
+    },
+    Module {
+        name: "soft_sum_block",
+        forms: &[
+            Form { device: "gfx90a", bytes: 13296, packed: include_bytes!("made/soft_sum_block.gfx90a.z") },
+            Form { device: "gfx942", bytes: 12464, packed: include_bytes!("made/soft_sum_block.gfx942.z") },
+            Form { device: "gfx1100", bytes: 13744, packed: include_bytes!("made/soft_sum_block.gfx1100.z") },
+        ],
+    },
 ];
