@@ -1,7 +1,7 @@
 //! A GPU gives the bits of the reference. Where there is none, the test says so; on a machine that has to have one, for `wgpu`
 //! (`REDRAFT_CI`) or for backends that are named (`REDRAFT_DEVICES`), it fails.
 #![cfg(feature = "gpu")]
-#![allow(clippy::unwrap_used)] // a test, with helpers
+#![allow(clippy::unwrap_used, clippy::print_stdout)] // a test, with helpers
 
 use redraft_compute::conformance::{Class, Probe, Suite};
 use redraft_compute::{BACKENDS, BackendOptions, BackendSpec, ComputeError};
