@@ -1,6 +1,6 @@
 //! Kernels for NVIDIA's GPUs: PTX that is checked in, and what the assembler makes of it.
 //!
-//! One text serves all devices from compute capability 7.5 on. For three of them it is assembled here, to see that nothing is
+//! One text serves all devices from compute capability 7.5 on, unless there is one by hand. For three of them it is assembled here, to see that nothing is
 //! fused, nothing spills and no array lies in memory; the driver of a user does the same again for the device at hand.
 
 use std::fs;
@@ -9,7 +9,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::modules::{Target, Text, number_before, tool};
+use crate::modules::{Form, Target, Text, number_before, tool};
+use crate::steps::answers;
 
 pub(crate) const TARGET: Target = Target { backend: "cuda", task: "cuda" };
 
@@ -23,12 +24,16 @@ const PACKAGES: [&str; 5] = [
 ];
 
 /// Least compute capability.
-const BASE: &str = "75";
+const BASE: u32 = 75;
 /// Those for which the assembler has its say.
-const CHECKED: [&str; 3] = ["75", "80", "90"];
-/// The version of PTX in which devices of the least compute capability first appeared: the compiler writes its own, which older
-/// drivers refuse, though nothing in the texts is newer.
-const PTX: &str = "6.3";
+const CHECKED: [u32; 3] = [75, 80, 90];
+
+/// Why it cannot be done here.
+pub(crate) fn missing() -> Option<&'static str> {
+    let python = answers("python3", &["-c", "import ensurepip, venv"]);
+    let all = cfg!(target_os = "linux") && python && answers("g++", &["--version"]);
+    (!all).then_some("a Linux with python3-venv and g++ is needed")
+}
 
 /// The folder of the compiler's programs; fetched once into the folder of the build.
 fn compiler() -> Result<PathBuf> {
@@ -47,25 +52,39 @@ fn compiler() -> Result<PathBuf> {
     find().context("the packages hold no compiler")
 }
 
-fn ptx(bin: &Path, text: &Text) -> Result<String> {
-    let out = text.path.with_extension("ptx");
+/// The least version of PTX that has a device: the compiler writes its own, which older drivers refuse, though nothing in the
+/// texts is newer.
+fn version(device: u32) -> &'static str {
+    match device {
+        ..80 => "6.3",
+        80..90 => "7.0",
+        _ => "7.8",
+    }
+}
+
+/// The PTX of a file for devices from one on.
+fn ptx(bin: &Path, text: &Text, file: &str, device: u32) -> Result<(PathBuf, String)> {
+    let out = text.folder()?.join(file).with_extension("ptx");
     // Products and sums are written unfused; the flag says the same once more.
     tool(
         Command::new(bin.join("nvcc"))
-            .args(["-ptx", "-O3", "--fmad=false", "-std=c++17", &format!("-arch=compute_{BASE}"), "-o"])
+            .current_dir(text.folder()?)
+            .args(["-ptx", "-O3", "--fmad=false", "-std=c++17", &format!("-arch=compute_{device}"), "-o"])
             .arg(&out)
-            .arg(&text.path),
+            .arg(file),
     )?;
     let ptx = fs::read_to_string(&out)?;
     let mut lines: Vec<&str> = Vec::new();
-    let version = format!(".version {PTX}");
+    let version = format!(".version {}", version(device));
     for line in ptx.lines().filter(|l| !l.trim_start().starts_with("//") && !l.is_empty()) {
         lines.push(if line.starts_with(".version") { &version } else { line });
     }
     if let Some(line) = lines.iter().find(|l| fused_ptx(l)) {
         bail!("{}: the compiler fused `{}`", text.name, line.trim());
     }
-    Ok(lines.join("\n") + "\n")
+    let ptx = lines.join("\n") + "\n";
+    fs::write(&out, &ptx)?;
+    Ok((out, ptx))
 }
 
 /// Whether a line of PTX rounds once where the contract rounds twice, or flushes.
@@ -92,8 +111,8 @@ struct Said {
     shared: u32,
 }
 
-fn assemble(bin: &Path, text: &Text, ptx: &Path, device: &str) -> Result<Said> {
-    let out = text.path.with_extension(format!("sm_{device}.cubin"));
+fn assemble(bin: &Path, text: &Text, ptx: &Path, device: u32) -> Result<Said> {
+    let out = ptx.with_extension(format!("sm_{device}.cubin"));
     let said = tool(
         Command::new(bin.join("ptxas")).args(["-v", &format!("-arch=sm_{device}"), "-o"]).arg(&out).arg(ptx),
     )?;
@@ -114,19 +133,41 @@ fn assemble(bin: &Path, text: &Text, ptx: &Path, device: &str) -> Result<Said> {
     Ok(Said { registers: number("registers")?, shared: number_before(&said, "bytes smem").unwrap_or(0) })
 }
 
+/// A form of a kernel; prints what the assembler says of it.
+fn form(bin: &Path, text: &Text, file: &str, device: u32) -> Result<Form> {
+    let (path, ptx) = ptx(bin, text, file, device)?;
+    let mut row = Vec::new();
+    let mut shared = 0;
+    for checked in CHECKED {
+        if checked < device {
+            row.push("    -".to_owned());
+            continue;
+        }
+        let said = assemble(bin, text, &path, checked)?;
+        row.push(format!("{:>5}", said.registers));
+        shared = said.shared;
+    }
+    println!("{:<28} {shared:>8}  {}", file.trim_end_matches(".cu"), row.join(" "));
+    Ok((device.to_string(), ptx.into_bytes()))
+}
+
 pub(crate) fn cuda(check: bool) -> Result<()> {
     let bin = compiler()?;
     let mut modules = Vec::new();
-    println!("{:<24} {:>8}  registers on sm_{}", "kernel", "shared", CHECKED.join(", sm_"));
+    println!(
+        "{:<28} {:>8}  registers on sm_{}",
+        "kernel",
+        "shared",
+        CHECKED.map(|c| c.to_string()).join(", sm_")
+    );
     for text in TARGET.texts()? {
-        let ptx = ptx(&bin, &text)?;
-        let path = text.path.with_extension("checked.ptx");
-        fs::write(&path, &ptx)?;
-        let said: Vec<Said> =
-            CHECKED.iter().map(|device| assemble(&bin, &text, &path, device)).collect::<Result<_>>()?;
-        let registers: Vec<String> = said.iter().map(|s| format!("{:>5}", s.registers)).collect();
-        println!("{:<24} {:>8}  {}", text.name, said[0].shared, registers.join(" "));
-        modules.push((text, vec![(BASE.to_owned(), ptx.into_bytes())]));
+        let mut forms = vec![form(&bin, &text, &text.file(), BASE)?];
+        for device in &text.by_hand {
+            let number = device.strip_prefix("sm_").and_then(|d| d.parse().ok());
+            let number = number.with_context(|| format!("{}: `{device}` is no sm_NN", text.name))?;
+            forms.push(form(&bin, &text, &format!("{}.{device}.cu", text.name), number)?);
+        }
+        modules.push((text, forms));
     }
     println!("no spills, no arrays in memory, nothing fused");
     TARGET.put(&modules, check)

@@ -5,7 +5,9 @@
 mod budget;
 mod cuda;
 mod digests;
+mod emulate;
 mod fuzz;
+mod hip;
 mod instructions;
 mod modules;
 mod proofs;
@@ -22,6 +24,8 @@ const HELP: &str = "usage: cargo xtask TASK
   wgsl [--check]: kernels of GPUs from their texts; with --check compares those that are there
   cuda [--check]: modules of NVIDIA's GPUs, and what their assembler says of them; fetches the compiler from PyPI
   digests  answers on everything that this machine can compute with, side by side
+  hip [--check]: modules of AMD's GPUs, by clang-19 with lld-19 and llvm-19
+  emulate  the backends of CUDA and HIP over drivers of ours that run the kernels on the host
   page     the page of the server in a real browser: against a mock, and against the built program
   clients  [ARGUMENT]...: other people's clients of the API against the built program, see scripts/clients/run.py
   schema   [CASES]: schemathesis generates requests from openapi.json; no answer may be an error of the server
@@ -39,6 +43,8 @@ fn main() -> Result<()> {
         Some("wgsl") => wgsl::wgsl(args.iter().any(|a| a == "--check")),
         Some("cuda") => cuda::cuda(args.iter().any(|a| a == "--check")),
         Some("digests") => digests::compare(),
+        Some("hip") => hip::hip(args.iter().any(|a| a == "--check")),
+        Some("emulate") => emulate::emulate(),
         Some("page") => proofs::page(),
         Some("clients") => proofs::clients(&args),
         Some("schema") => proofs::schema(args.first().map_or("10000", String::as_str)),

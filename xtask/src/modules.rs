@@ -25,7 +25,19 @@ pub(crate) struct Text {
     pub(crate) name: String,
     /// Where the text lies, beside the prelude.
     pub(crate) path: PathBuf,
+    /// Devices from which on another text is taken, which lies beside it.
+    pub(crate) by_hand: Vec<String>,
     digest: u64,
+}
+
+impl Text {
+    pub(crate) fn folder(&self) -> Result<&Path> {
+        self.path.parent().context("texts lie in a folder")
+    }
+
+    pub(crate) fn file(&self) -> String {
+        format!("{}.cu", self.name)
+    }
 }
 
 /// A module: the device it is for, and its bytes.
@@ -41,14 +53,13 @@ fn digest(parts: &[&str]) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// The digest of what each kernel is made of.
-fn digests(root: &Path) -> Result<Vec<(String, String, u64)>> {
-    let prelude = prelude(root)?;
-    let texts = wgsl::cpp(root)?.into_iter();
-    Ok(texts
-        .map(|(name, text)| (digest(&[&prelude, &text]), name, text))
-        .map(|(d, n, t)| (n, t, d))
-        .collect())
+/// What each kernel is made of.
+struct Source {
+    name: String,
+    text: String,
+    /// Texts by hand, with the least device that takes each.
+    by_hand: Vec<(String, String)>,
+    digest: u64,
 }
 
 pub(crate) fn prelude(root: &Path) -> Result<String> {
@@ -57,6 +68,36 @@ pub(crate) fn prelude(root: &Path) -> Result<String> {
 }
 
 impl Target {
+    fn sources(&self) -> Result<Vec<Source>> {
+        let root = root()?;
+        let prelude = prelude(root)?;
+        let mut list = Vec::new();
+        for (name, text) in wgsl::cpp(root)? {
+            let by_hand = self.by_hand(root, &name)?;
+            let mut parts = vec![prelude.as_str(), &text];
+            parts.extend(by_hand.iter().map(|(_, text)| text.as_str()));
+            let digest = digest(&parts);
+            list.push(Source { name, text, by_hand, digest });
+        }
+        Ok(list)
+    }
+
+    /// Texts by hand of a kernel: `NAME.DEVICE.cu` in the folder of the backend.
+    pub(crate) fn by_hand(&self, root: &Path, name: &str) -> Result<Vec<(String, String)>> {
+        let mut list = Vec::new();
+        let Ok(files) = fs::read_dir(root.join(wgsl::FOLDER).join(self.backend)) else { return Ok(list) };
+        for file in files {
+            let path = file?.path();
+            let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let device = file.strip_prefix(&format!("{name}.")).and_then(|f| f.strip_suffix(".cu"));
+            if let Some(device) = device {
+                list.push((device.to_owned(), fs::read_to_string(&path)?));
+            }
+        }
+        list.sort();
+        Ok(list)
+    }
+
     fn folder(&self) -> String {
         format!("crates/redraft-compute/src/{}", self.backend)
     }
@@ -67,10 +108,15 @@ impl Target {
         let folder = self.scratch()?;
         fs::write(folder.join("prelude.h"), prelude(root)?)?;
         let mut list = Vec::new();
-        for (name, text, digest) in digests(root)? {
+        for Source { name, text, by_hand, digest } in self.sources()? {
             let path = folder.join(format!("{name}.cu"));
             fs::write(&path, text)?;
-            list.push(Text { name, path, digest });
+            let mut devices = Vec::new();
+            for (device, text) in by_hand {
+                fs::write(folder.join(format!("{name}.{device}.cu")), text)?;
+                devices.push(device);
+            }
+            list.push(Text { name, path, by_hand: devices, digest });
         }
         Ok(list)
     }
@@ -95,9 +141,8 @@ impl Target {
             for (device, module) in forms {
                 let small = miniz_oxide::deflate::compress_to_vec_zlib(module, 10);
                 let file = format!("made/{}.{device}.z", text.name);
-                writeln!(rows, "            Form {{\n                device: {device:?},")?;
-                writeln!(rows, "                bytes: {},", module.len())?;
-                writeln!(rows, "                packed: include_bytes!({file:?}),\n            }},")?;
+                let bytes_of = format!("bytes: {}, packed: include_bytes!({file:?})", module.len());
+                writeln!(rows, "            Form {{ device: {device:?}, {bytes_of} }},")?;
                 (bytes, packed) = (bytes + module.len(), packed + small.len());
                 files.push((format!("{}/{file}", self.folder()), small));
             }
@@ -109,6 +154,7 @@ impl Target {
 use crate::gpu::module::{{Form, Module}};
 
 /// In the order of the kernels.
+#[rustfmt::skip]
 pub(super) static MODULES: &[Module] = &[
 {rows}];
 ",
@@ -150,7 +196,7 @@ pub(super) static MODULES: &[Module] = &[
         let path = root.join(self.folder()).join("made/texts.txt");
         let there = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         let mut now = String::new();
-        for (name, _, digest) in digests(root)? {
+        for Source { name, digest, .. } in self.sources()? {
             writeln!(now, "{name} {digest:016x}")?;
         }
         if there != now {
@@ -188,6 +234,7 @@ mod tests {
     #[test]
     fn modules_are_of_the_present_kernels() {
         crate::cuda::TARGET.is_current().unwrap();
+        crate::hip::TARGET.is_current().unwrap();
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use crate::digests::{self, AARCH64};
-use crate::{budget, instructions, proofs, wgsl};
+use crate::{budget, cuda, emulate, hip, instructions, proofs, wgsl};
 
 struct Summary {
     lines: Vec<String>,
@@ -80,12 +80,24 @@ pub(crate) fn ci() -> Result<()> {
     s.step("format", || run("cargo", &["fmt", "--all", "--check"], &[]))?;
     s.step("budgets", budget::check)?;
     s.step("kernels of GPUs", || wgsl::wgsl(true))?;
+    match cuda::missing() {
+        Some(why) => s.skip("modules of CUDA", why)?,
+        None => s.step("modules of CUDA", || cuda::cuda(true))?,
+    }
+    match hip::missing() {
+        Some(why) => s.skip("modules of HIP", why)?,
+        None => s.step("modules of HIP", || hip::hip(true))?,
+    }
     s.step("lints", || {
         run("cargo", &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"], &[])
     })?;
     s.step("tests", || {
         run("cargo", &["test", "--workspace", "--locked", "--", "--nocapture", "--test-threads=2"], &[])
     })?;
+    match emulate::missing() {
+        Some(why) => s.skip("CUDA and HIP over drivers of ours", why)?,
+        None => s.step("CUDA and HIP over drivers of ours", emulate::emulate)?,
+    }
     s.step("docs", || run("cargo", &["doc", "--workspace", "--no-deps", "--locked"], &deny))?;
     if answers("python3", &["-c", "import numpy"]) {
         s.step("goldens, judged by the oracle's own script", || {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::program::Observer;
 use crate::weight::{Weight, WeightTable};
-use crate::{ComputeError, KvType, Op, Program};
+use crate::{ComputeError, KvType, Program};
 
 /// Handle of a sequence: its KV cache and its kept values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -120,15 +120,18 @@ pub struct Placement {
 
 impl Placement {
     /// Whether the processor computes an op.
+    #[cfg(feature = "gpu")]
     pub(crate) fn on_host(self, program: &Program, index: usize) -> bool {
         let layer = match program.layer_of(index) {
             Some(layer) => layer,
             // Before the first layer, or behind the last.
-            None if program.ops[..index].iter().any(|op| matches!(op, Op::Attention(_))) => return false,
+            None if program.ops[..index].iter().any(|op| matches!(op, crate::Op::Attention(_))) => {
+                return false;
+            }
             None => 0,
         };
         layer < self.host_layers
-            || (layer < self.host_experts && matches!(program.ops[index], Op::MoeExperts(_)))
+            || (layer < self.host_experts && matches!(program.ops[index], crate::Op::MoeExperts(_)))
     }
 
     /// Whether it computes anything.
@@ -274,8 +277,12 @@ pub(crate) fn this_processor(level: String) -> Vec<DeviceInfo> {
 pub static BACKENDS: &[BackendSpec] = &[
     crate::reference::SPEC,
     crate::cpu::SPEC,
+    #[cfg(feature = "hip")]
+    crate::hip::SPEC,
     #[cfg(feature = "wgpu")]
     crate::wgpu::SPEC,
+    #[cfg(feature = "cuda")]
+    crate::cuda::SPEC,
 ];
 
 /// The backend of that name.

@@ -2,7 +2,7 @@
 //! infinity. The arithmetic is the [`HostKernels`] of the backend.
 
 pub(crate) mod flash;
-#[cfg(feature = "wgpu")]
+#[cfg(feature = "gpu")]
 pub(crate) mod side;
 
 use std::collections::BTreeMap;

@@ -14,9 +14,13 @@ mod check;
 pub mod conformance;
 pub mod cost;
 pub mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 pub mod error;
-#[cfg(feature = "wgpu")]
+#[cfg(feature = "gpu")]
 mod gpu;
+#[cfg(feature = "hip")]
+mod hip;
 mod host;
 mod kv;
 pub mod math;

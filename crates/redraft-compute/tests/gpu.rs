@@ -1,44 +1,75 @@
-//! A GPU gives the bits of the reference. Where there is none, the test says so; on a machine that has to have one
-//! (`REDRAFT_CI`) it fails.
-#![cfg(feature = "wgpu")]
-#![allow(clippy::unwrap_used)] // a test, with helpers
+//! A GPU gives the bits of the reference. Where there is none, the test says so; on a machine that has to have one, for `wgpu`
+//! (`REDRAFT_CI`) or for backends that are named (`REDRAFT_DEVICES`), it fails.
+#![cfg(feature = "gpu")]
+#![allow(clippy::unwrap_used, clippy::print_stdout)] // a test, with helpers
 
 use redraft_compute::conformance::{Class, Probe, Suite};
-use redraft_compute::{BackendOptions, BackendSpec, backend};
+use redraft_compute::{BACKENDS, BackendOptions, BackendSpec, ComputeError};
 
-/// The backend, where there is a device.
-fn wgpu() -> Option<&'static BackendSpec> {
-    let spec = backend("wgpu").unwrap();
-    if (spec.devices)().is_empty() {
-        assert!(std::env::var_os("REDRAFT_CI").is_none(), "no device for wgpu");
-        println!("skipped: 1 (no device for wgpu)");
-        return None;
+/// Backends that compute on a device.
+fn of_devices() -> impl Iterator<Item = &'static BackendSpec> {
+    BACKENDS.iter().filter(|b| b.on_device)
+}
+
+/// Those of them that have one here.
+fn present() -> Vec<&'static BackendSpec> {
+    let named = std::env::var("REDRAFT_DEVICES").unwrap_or_default();
+    let must = |spec: &BackendSpec| {
+        let ci = spec.name == "wgpu" && std::env::var_os("REDRAFT_CI").is_some();
+        ci || named.split(',').any(|name| name == spec.name)
+    };
+    let (there, missing): (Vec<_>, Vec<_>) = of_devices().partition(|spec| !(spec.devices)().is_empty());
+    for spec in missing {
+        assert!(!must(spec), "no device for {}", spec.name);
+        println!("skipped: 1 (no device for {})", spec.name);
     }
-    Some(spec)
+    there
 }
 
 #[test]
 fn the_first_device_gives_the_bits_of_the_reference() {
-    let Some(spec) = wgpu() else { return };
     let suite = Suite::new().unwrap();
-    let report = suite.check(spec, &BackendOptions::default()).unwrap();
-    println!("{report}");
-    assert!(report.failures.is_empty(), "{} of {} cases differ", report.failures.len(), suite.len());
+    let mut differ = Vec::new();
+    for spec in present() {
+        let report = suite.check(spec, &BackendOptions::default()).unwrap();
+        println!("{report}");
+        differ.extend((!report.failures.is_empty()).then_some((spec.name, report.failures.len())));
+    }
+    assert!(differ.is_empty(), "of {} cases differ {differ:?}", suite.len());
 }
 
 #[test]
 fn the_probe_finds_the_first_device_exact() {
-    let Some(spec) = wgpu() else { return };
-    let probe = Probe::new(spec, &BackendOptions::default()).unwrap();
-    let wrong: Vec<_> = probe.checks.iter().filter(|c| !c.passed).collect();
-    assert!(wrong.is_empty(), "{wrong:#?}");
-    assert_eq!(probe.class, Class::Exact, "{:?}", probe.first_failure());
-    assert!(probe.checks.iter().any(|c| c.name.starts_with("control")) && probe.cases > 40);
+    for spec in present() {
+        let probe = Probe::new(spec, &BackendOptions::default()).unwrap();
+        let wrong: Vec<_> = probe.checks.iter().filter(|c| !c.passed).collect();
+        assert!(wrong.is_empty(), "{wrong:#?}");
+        assert_eq!(probe.class, Class::Exact, "{:?}", probe.first_failure());
+        assert!(probe.checks.iter().any(|c| c.name.starts_with("control")) && probe.cases > 40);
+    }
 }
 
 #[test]
 fn a_device_that_is_not_there_is_an_error_that_lists_the_others() {
-    let options = BackendOptions { device: Some("99".into()), ..Default::default() };
-    let e = (backend("wgpu").unwrap().create)(&options, Default::default()).err().unwrap().to_string();
-    assert!(e.contains("device 99") || e.contains("`99`"), "{e}");
+    for spec in of_devices() {
+        let options = BackendOptions { device: Some("99".into()), ..Default::default() };
+        let e = (spec.create)(&options, Default::default()).err().unwrap().to_string();
+        assert!(e.contains("device 99") || e.contains("`99`"), "{e}");
+        let devices = (spec.devices)();
+        assert!(devices.iter().all(|d| e.contains(&d.name)), "{e}");
+        assert!(!devices.is_empty() || e.contains("none"), "{e}");
+        let options = BackendOptions { device: Some("first".into()), ..Default::default() };
+        let e = (spec.create)(&options, Default::default()).err().unwrap().to_string();
+        assert!(e.contains("`first`") && e.contains("a number"), "{e}");
+    }
+}
+
+#[test]
+#[ignore = "takes devices with 1000 bytes; `cargo xtask emulate` has them"]
+fn memory_that_is_not_there_is_an_error_that_says_what_for() {
+    for spec in present() {
+        let e = (spec.create)(&BackendOptions::default(), Default::default()).err().unwrap();
+        assert!(matches!(e, ComputeError::OutOfMemory { .. }), "{e}");
+        assert!(e.to_string().contains("the status of ops on the host as"), "{e}");
+    }
 }

@@ -4,6 +4,7 @@ use super::kernels::Kernel;
 use crate::ComputeError;
 
 /// One kernel in the forms that drivers take.
+#[cfg_attr(not(feature = "wgpu"), expect(dead_code, reason = "forms that only `wgpu` takes"))]
 pub(crate) struct KernelSpec {
     /// For messages.
     pub(crate) name: &'static str,
@@ -19,9 +20,14 @@ pub(crate) struct KernelSpec {
     pub(crate) wgsl: &'static str,
 }
 
-/// FNV-1a over the texts of kernels, 64 bits.
+/// A number for the texts of kernels.
+#[cfg(feature = "wgpu")]
 pub(crate) fn digest(kernels: &[KernelSpec]) -> u64 {
-    let bytes = kernels.iter().flat_map(|k| k.wgsl.bytes());
+    fnv(kernels.iter().flat_map(|k| k.wgsl.bytes()))
+}
+
+/// FNV-1a, 64 bits.
+pub(crate) fn fnv(bytes: impl Iterator<Item = u8>) -> u64 {
     bytes.fold(0xCBF2_9CE4_8422_2325, |hash, b| (hash ^ u64::from(b)).wrapping_mul(0x0100_0000_01B3))
 }
 
@@ -56,6 +62,7 @@ impl<B> Copy for View<'_, B> {}
 pub(crate) const PARAMETERS: usize = 32;
 
 /// Work for a kernel.
+#[cfg_attr(not(feature = "wgpu"), expect(dead_code, reason = "other drivers do not end what takes long"))]
 pub(crate) struct Dispatch<'a, B> {
     pub(crate) kernel: Kernel,
     /// As [`KernelSpec::access`] has them, without parameters and status.

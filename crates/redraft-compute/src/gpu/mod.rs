@@ -1,6 +1,7 @@
 //! What all GPUs share: weights, values, sequences, and how ops become kernels.
 //!
-//! * [`device`]: what a GPU must do; `kernels`: what runs on it, as text in the folder of that name.
+//! * [`device`]: what a GPU must do; `kernels`: what runs on it, as text in the folder of that name; `driver` and `module`:
+//!   the same through drivers that take modules and addresses.
 //! * [`weights`]: the forms in which weights are stored there.
 //! * `ops`: each op as kernels.
 //! * [`probe`](mod@probe): whether a device keeps to the contract.
@@ -11,7 +12,11 @@
 
 mod cx;
 pub(crate) mod device;
+#[cfg(any(feature = "cuda", feature = "hip"))]
+pub(crate) mod driver;
 pub(crate) mod kernels;
+#[cfg(any(feature = "cuda", feature = "hip"))]
+pub(crate) mod module;
 mod ops;
 pub(crate) mod probe;
 mod seq;

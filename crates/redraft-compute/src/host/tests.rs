@@ -3,6 +3,7 @@
 use super::*;
 use crate::op::Mask;
 use crate::reference::{F32, Reference};
+use crate::segment::Segment;
 use crate::{AttentionSpec, Blind, ProgramBuilder, TapKey};
 
 const WIDTH: usize = 4;

@@ -408,7 +408,10 @@ impl<'w, 'a> Body<'w, 'a> {
                 let line = format!("return {};", self.value(*v)?);
                 self.line(&line);
             }
-            Statement::ControlBarrier(b) if *b == Barrier::WORK_GROUP => self.line("barrier();"),
+            // One orders both kinds of memory among the invocations of a workgroup.
+            Statement::ControlBarrier(b) if (Barrier::WORK_GROUP | Barrier::STORAGE).contains(*b) => {
+                self.line("barrier();");
+            }
             Statement::Store { pointer, value } => {
                 let (place, value) = (self.place(*pointer)?, self.value(*value)?);
                 let atomic = matches!(*self.inner(*pointer), TypeInner::Pointer { base, .. }

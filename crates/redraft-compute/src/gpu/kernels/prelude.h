@@ -10,15 +10,15 @@
 #define __global__ __attribute__((global))
 #define __shared__ __attribute__((shared))
 #define DEVICE static inline __device__ __attribute__((always_inline))
-#define KERNEL(threads) extern "C" __global__ void __attribute__((amdgpu_flat_work_group_size(threads, threads)))
+#define ENTRY(threads) extern "C" __global__ void __attribute__((amdgpu_flat_work_group_size(threads, threads)))
 #define WORKGROUP static __shared__
 #elif defined(__CUDACC__)
 #define DEVICE static __device__ __forceinline__
-#define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads, 1)
+#define ENTRY(threads) extern "C" __global__ void __launch_bounds__(threads, 1)
 #define WORKGROUP static __shared__
 #else
 #define DEVICE static inline
-#define KERNEL(threads) static void
+#define ENTRY(threads) static void
 // One workgroup runs at a time.
 #define WORKGROUP static
 #endif
@@ -231,8 +231,17 @@ DEVICE unsigned u_count_trailing_zeros(unsigned x) { return x == 0u ? 32u : (uns
 
 // What calls a kernel on the host with an array of places of its arguments, as drivers are given them.
 #if defined(__HIP__) || defined(__CUDACC__)
-#define ON_HOST(name, x, y, z, ...)
+#define HOST_ENTRY(name, ...)
 #else
-#define ON_HOST(name, x, y, z, ...) \
+#define HOST_ENTRY(name, ...) \
     extern "C" void host_##name(void** a) { name(__VA_ARGS__); }
+#endif
+
+// A kernel that is made, or what it is made of, for one that is written by hand.
+#if defined(PARTS_ONLY)
+#define KERNEL(threads) template <class Never> DEVICE void
+#define ON_HOST(name, ...)
+#else
+#define KERNEL(threads) ENTRY(threads)
+#define ON_HOST(name, ...) HOST_ENTRY(name, __VA_ARGS__)
 #endif
