@@ -302,6 +302,16 @@ impl<'a, D: Device> Cx<'a, D> {
         self.gpu.nothing.clone()
     }
 
+    /// Checks ids that came from the host, after everything before was found right.
+    pub(super) fn check_ids(&mut self, op: &'static str, v: Val, limit: usize) -> Result<(), ComputeError> {
+        let Some(ids) = self.ids.get(&v.index()) else { return Ok(()) };
+        let found = pass::check_ids(op, ids, v.cols(), limit);
+        if found.is_err() {
+            self.settle(&[])?;
+        }
+        found
+    }
+
     /// A word in which a kernel says what is wrong with a result of this op, whose first element is `first`.
     pub(super) fn slot(&mut self, v: Val, first: usize) -> Result<u32, ComputeError> {
         if self.slots.len() == SLOTS {

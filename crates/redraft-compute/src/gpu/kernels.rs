@@ -261,7 +261,7 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
     },
     KernelSpec {
         name: "restrict",
-        access: "uww",
+        access: "uwww",
         workgroup: [256, 1, 1],
         spirv: include_bytes!("kernels/made/restrict.spv"),
         spirv_dot: None,

@@ -4,7 +4,7 @@ use super::super::cx::{Cx, NO_SLOT, rows as rows_of, words};
 use super::super::device::Device;
 use super::super::kernels::Kernel;
 use crate::op::{Penalize, PickStats, RESTRICTED, Restrict};
-use crate::{ComputeError, Val, pass};
+use crate::{ComputeError, Val};
 
 /// Copies logits, so that lists of ids can be worked into them.
 fn copy<D: Device>(cx: &mut Cx<'_, D>, x: Val, out: Val) -> Result<(), ComputeError> {
@@ -29,9 +29,9 @@ fn apply<D: Device>(cx: &mut Cx<'_, D>, out: Val, l: &List<'_>) -> Result<(), Co
     let (ids, list, to) = (cx.constant(l.ids)?, cx.constant(l.list)?, cx.value(out));
     let cols = out.cols();
     for part in cx.parts(out.rows(), cols)? {
-        let slot = cx.slot(out, part.start * cols)?;
         let n = part.len() * l.ids.len();
         let [more, less, presence] = l.numbers.map(f32::to_bits);
+        let slot = if l.kind == LOOK { cx.slot(out, part.start * cols)? } else { NO_SLOT };
         let parameters = [
             slot,
             0,
@@ -67,8 +67,15 @@ pub(super) fn penalize<D: Device>(cx: &mut Cx<'_, D>, o: &Penalize) -> Result<()
         let rows: Vec<u32> = (0..o.out.rows()).map(flag).collect();
         apply(cx, o.out, &List { kind: 3, ids: &b.ids, list: &rows, numbers: [0.0; 3] })?;
     }
+    // What became too large may have been banned since.
+    for ids in [ids, by.seen.clone()] {
+        apply(cx, o.out, &List { kind: LOOK, ids: &ids, list: &[0], numbers: [0.0; 3] })?;
+    }
     Ok(())
 }
+
+/// The kind of list whose ids are looked at.
+const LOOK: u32 = 4;
 
 pub(super) fn restrict<D: Device>(cx: &mut Cx<'_, D>, o: &Restrict) -> Result<(), ComputeError> {
     copy(cx, o.logits, o.out)?;
@@ -79,35 +86,49 @@ pub(super) fn restrict<D: Device>(cx: &mut Cx<'_, D>, o: &Restrict) -> Result<()
         return Ok(());
     }
     let to = cx.value(o.out);
+    let mut phases = Vec::new();
+    if top_k > 0 {
+        phases.push(TOP_K);
+    }
+    if o.top_p < 1.0 {
+        phases.push(BOUND);
+        // A row that is done leaves the others at once.
+        phases.extend(std::iter::repeat_n(PIECE, cols.div_ceil(PIECE_IDS)));
+        phases.push(REST);
+    }
     for part in cx.parts(o.out.rows(), cols)? {
-        let parameters = [
-            NO_SLOT,
-            0,
-            part.len() as u32,
-            cols as u32,
-            top_k as u32,
-            (o.top_p as f32).to_bits(),
-            u32::from(o.top_p < 1.0),
-            (RESTRICTED as f32).to_bits(),
-        ];
-        let cost = 1000 * (part.len() * cols) as u64;
-        cx.dispatch(
-            Kernel::Restrict,
-            &[rows_of(&to, &part, cols)],
-            &parameters,
-            [part.len() as u32, 1, 1],
-            cost,
-        )?;
+        let state = cx.temporary(32 * part.len() as u64)?;
+        for &phase in &phases {
+            let parameters = [
+                NO_SLOT,
+                0,
+                part.len() as u32,
+                cols as u32,
+                top_k as u32,
+                (o.top_p as f32).to_bits(),
+                phase,
+                (RESTRICTED as f32).to_bits(),
+            ];
+            let cost = 16 * (part.len() * cols) as u64;
+            let views = [rows_of(&to, &part, cols), words(&state, 8 * part.len())];
+            cx.dispatch(Kernel::Restrict, &views, &parameters, [part.len() as u32, 1, 1], cost)?;
+        }
     }
     Ok(())
 }
 
+/// Phases of the kernel `restrict`.
+const TOP_K: u32 = 0;
+const BOUND: u32 = 1;
+const PIECE: u32 = 2;
+const REST: u32 = 3;
+/// Ids that a piece takes.
+const PIECE_IDS: usize = 1024;
+
 pub(super) fn pick_stats<D: Device>(cx: &mut Cx<'_, D>, o: &PickStats) -> Result<(), ComputeError> {
     let cols = o.logits.cols();
     for picks in [o.argmax, o.sample] {
-        if let Some(ids) = cx.ids.get(&picks.index()) {
-            pass::check_ids("PickStats", ids, 1, cols)?;
-        }
+        cx.check_ids("PickStats", picks, cols)?;
     }
     let (x, out) = (cx.value(o.logits), cx.value(o.out));
     let (argmax, sample) = (cx.value(o.argmax), cx.value(o.sample));

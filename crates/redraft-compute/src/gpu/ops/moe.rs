@@ -10,7 +10,7 @@ use super::super::weights::Stored;
 use super::matmul::{Groups, Operand, Product, product};
 use super::rows::{self, Element};
 use crate::op::{GateUp, MoeExperts, MoeRoute, RouterScore};
-use crate::{ComputeError, WeightId, pass};
+use crate::{ComputeError, WeightId};
 
 pub(super) fn route<D: Device>(cx: &mut Cx<'_, D>, o: &MoeRoute) -> Result<(), ComputeError> {
     let r = &o.routing;
@@ -66,6 +66,10 @@ pub(super) fn route<D: Device>(cx: &mut Cx<'_, D>, o: &MoeRoute) -> Result<(), C
     cx.each(Kernel::MoeChoose, &views, &parameters, rows)
 }
 
+/// Pairs that are grouped at once: a workgroup goes through all of them twice, and llvmpipe leaves a kernel after some 65,000
+/// rounds of its loops.
+const PAIRS: usize = 16_384;
+
 /// The three stacks of the experts on the device.
 struct Stacks<B> {
     gate: Arc<Stored<B>>,
@@ -79,9 +83,7 @@ pub(super) fn experts<D: Device>(cx: &mut Cx<'_, D>, o: &MoeExperts) -> Result<(
     let weights = Arc::clone(&cx.gpu.weights);
     let down = weights.get(o.down)?;
     let (n_experts, ff) = (down.experts, down.cols);
-    if let Some(ids) = cx.ids.get(&o.ids.index()) {
-        pass::check_ids("MoeExperts", ids, o.ids.cols(), n_experts)?;
-    }
+    cx.check_ids("MoeExperts", o.ids, n_experts)?;
     let (gate, up, up_rows) = match o.gate_up {
         GateUp::Fused(w) => (w, w, ff..2 * ff),
         GateUp::Split { gate, up } => (gate, up, 0..ff),
@@ -92,6 +94,7 @@ pub(super) fn experts<D: Device>(cx: &mut Cx<'_, D>, o: &MoeExperts) -> Result<(
     let (tokens, widest) = (o.x.rows(), ff.max(n));
     // Tokens of which a kernel can see all pairs; views of them begin where views may.
     let most = (cx.gpu.device.limits().binding / (4 * k * widest).max(1) as u64) as usize;
+    let most = most.min(PAIRS / k.max(1));
     let most = if tokens <= most { tokens } else { most / 64 * 64 };
     if most == 0 && tokens > 0 {
         return Err(ComputeError::OutOfMemory {

@@ -8,7 +8,7 @@ use super::super::kernels::Kernel;
 use super::super::weights::Form;
 use super::matmul::Format;
 use crate::op::{Activation, Add, Embed, Factor, Glu, RmsNorm, Rope, RopeStyle, Scale, Softcap, TakeRows};
-use crate::{ComputeError, Val, pass};
+use crate::{ComputeError, Val};
 
 /// What the kernel `element` does.
 #[derive(Clone, Copy)]
@@ -185,9 +185,7 @@ pub(super) fn embed<D: Device>(cx: &mut Cx<'_, D>, o: &Embed) -> Result<(), Comp
     let stored = cx.gpu.stored(o.table)?;
     let rows_of_table = cx.gpu.weights.get(o.table)?.rows;
     // What ops of the program find is an id of the vocabulary; what came from outside may be anything.
-    if let Some(ids) = cx.ids.get(&o.ids.index()) {
-        pass::check_ids("Embed", ids, o.ids.cols(), rows_of_table)?;
-    }
+    cx.check_ids("Embed", o.ids, rows_of_table)?;
     let (ids, out) = (cx.value(o.ids), cx.value(o.out));
     let n = o.out.len();
     let slot = cx.slot(o.out, 0)?;

@@ -545,7 +545,7 @@ struct main_Input {
             x = _e74;
             break;
         }
-        default: {
+        case 3u: {
             uint _e78 = p.row_at;
             uint _e81 = list[_e78 + row];
             if (_e81 == 0u) {
@@ -555,10 +555,13 @@ struct main_Input {
             x = _e86;
             break;
         }
+        default: {
+            float _e87 = x;
+            note(to, _e87, status, p, _buffer_sizes);
+            return;
+        }
     }
-    float _e89 = x;
-    out[to] = _e89;
     float _e90 = x;
-    note(to, _e90, status, p, _buffer_sizes);
+    out[to] = _e90;
     return;
 }

@@ -226,7 +226,7 @@ struct P {
     n: u32,
     ids: u32,
     cols: u32,
-    // 0: a bias for each id. 1: ids that were seen. 2: banned ids. 3: ids that are banned in some rows.
+    // 0: a bias for each id. 1: ids that were seen. 2: banned ids. 3: ids that are banned in some rows. 4: ids that are looked at.
     kind: u32,
     // Of the rows in the list of rows.
     row_at: u32,
@@ -269,15 +269,18 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         case 2u: {
             x = p.never;
         }
-        default: {
+        case 3u: {
             if list[p.row_at + row] == 0u {
                 return;
             }
             x = p.never;
         }
+        default: {
+            note(to, x);
+            return;
+        }
     }
     out[to] = x;
-    note(to, x);
 }
 fn o(x: f32) -> f32 {
     return bitcast<f32>(bitcast<u32>(x) ^ p.zero);

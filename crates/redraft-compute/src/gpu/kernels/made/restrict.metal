@@ -8,6 +8,7 @@ using metal::uint;
 struct _mslBufferSizes {
     uint size0;
     uint size2;
+    uint size3;
 };
 
 typedef metal::atomic_uint type_2[1];
@@ -18,25 +19,27 @@ struct P {
     uint cols;
     uint top_k;
     float top_p;
-    uint nucleus;
+    uint phase;
     float never;
 };
 typedef float type_8[1];
-struct type_9 {
+typedef uint type_9[1];
+struct type_10 {
     metal::atomic_uint inner[256];
 };
-struct type_10 {
+struct type_11 {
     uint inner[1024];
 };
-struct type_11 {
+struct type_12 {
     float inner[16];
 };
-struct type_12 {
+struct type_13 {
     uint inner[4];
 };
 constant uint LANES = 16u;
 constant uint INFINITY_BITS = 2139095040u;
 constant uint MAGNITUDE = 2147483647u;
+constant uint STATE = 8u;
 constant uint SIZE = 256u;
 constant uint PIECE = 1024u;
 
@@ -73,7 +76,7 @@ float nan(
 }
 
 void note(
-    uint i_3,
+    uint i,
     float x_3,
     device type_2& status,
     constant P& p,
@@ -83,7 +86,7 @@ void note(
     if (!(_e2)) {
         uint _e7 = p.op;
         bool _e13 = is_nan(x_3);
-        uint _e16 = metal::atomic_fetch_min_explicit(&status[_e7], (2u * i_3) + (_e13 ? 1u : 0u), metal::memory_order_relaxed);
+        uint _e16 = metal::atomic_fetch_min_explicit(&status[_e7], (2u * i) + (_e13 ? 1u : 0u), metal::memory_order_relaxed);
         return;
     } else {
         return;
@@ -121,11 +124,11 @@ float exponential(
     t = (low < _e9) ? _e8 : low;
     float _e12 = t;
     float _e16 = o(_e12 * as_type<float>(1069066811u));
-    float n_1 = metal::floor(_e16 + 0.5);
+    float n_3 = metal::floor(_e16 + 0.5);
     float _e20 = t;
-    float _e24 = o(n_1 * as_type<float>(1060208640u));
+    float _e24 = o(n_3 * as_type<float>(1060208640u));
     float _e26 = o(_e20 - _e24);
-    float _e30 = o(n_1 * as_type<float>(3109978243u));
+    float _e30 = o(n_3 * as_type<float>(3109978243u));
     float r = _e26 - _e30;
     y = as_type<float>(961571175u);
     float _e35 = y;
@@ -148,7 +151,7 @@ float exponential(
     float _e68 = o(_e64 * _e66);
     float _e70 = o(r + _e68);
     float q = _e70 + 1.0;
-    y = as_type<float>(as_type<uint>(q) + (as_type<uint>(naga_f2i32(n_1)) << 23u));
+    y = as_type<float>(as_type<uint>(q) + (as_type<uint>(naga_f2i32(n_3)) << 23u));
     float _e80 = y;
     y = (x_5 < low) ? 0.0 : _e80;
     float _e84 = y;
@@ -164,7 +167,7 @@ float logarithm(
     constant P& p
 ) {
     float y_1 = {};
-    bool local_8 = {};
+    bool local = {};
     int t_1 = as_type<int>(as_type<uint>(as_type<int>(x_6)) + as_type<uint>(4913933));
     float e = static_cast<float>(as_type<int>(as_type<uint>(t_1 >> 23u) - as_type<uint>(127)));
     float f = as_type<float>(as_type<int>(as_type<uint>(t_1 & 8388607) + as_type<uint>(1060439283))) - 1.0;
@@ -213,11 +216,11 @@ float logarithm(
     float _e96 = nan(p);
     if (!((bits_1 < 8388608))) {
         bool _e102 = is_nan(x_6);
-        local_8 = _e102;
+        local = _e102;
     } else {
-        local_8 = true;
+        local = true;
     }
-    bool _e104 = local_8;
+    bool _e104 = local;
     y_1 = _e104 ? _e96 : _e95;
     float _e106 = y_1;
     return (bits_1 == 2139095040) ? x_6 : _e106;
@@ -410,8 +413,8 @@ uint to_f16_(
         return sign_2;
     }
     uint m_1 = (magnitude_1 & 8388607u) | 8388608u;
-    uint shift_1 = 126u - exponent;
-    return sign_2 | ((((m_1 + (1u << (shift_1 - 1u))) - 1u) + ((m_1 >> shift_1) & 1u)) >> shift_1);
+    uint shift_2 = 126u - exponent;
+    return sign_2 | ((((m_1 + (1u << (shift_2 - 1u))) - 1u) + ((m_1 >> shift_2) & 1u)) >> shift_2);
 }
 
 float clamp_f16_(
@@ -447,15 +450,15 @@ metal::float2 code_scale(
     float peak,
     constant P& p
 ) {
-    bool local_9 = {};
+    bool local_1 = {};
     float _e4 = flush(peak * as_type<float>(1006699012u));
     bool _e5 = is_nan(_e4);
     if (!(_e5)) {
-        local_9 = as_type<float>(1904214016u) < _e4;
+        local_1 = as_type<float>(1904214016u) < _e4;
     } else {
-        local_9 = true;
+        local_1 = true;
     }
-    bool _e13 = local_9;
+    bool _e13 = local_1;
     if (_e13) {
         float _e14 = infinity(p);
         return metal::float2(_e14, 0.0);
@@ -484,38 +487,38 @@ uint linear(
 }
 
 uint key_of(
-    float v_5
+    float v_1
 ) {
-    uint bits_4 = as_type<uint>(v_5);
+    uint bits_4 = as_type<uint>(v_1);
     return bits_4 ^ (((bits_4 >> 31u) == 1u) ? 4294967295u : 2147483648u);
 }
 
 float of_key(
-    uint key_1
+    uint key
 ) {
-    return as_type<float>(key_1 ^ (((key_1 >> 31u) == 1u) ? 2147483648u : 4294967295u));
+    return as_type<float>(key ^ (((key >> 31u) == 1u) ? 2147483648u : 4294967295u));
 }
 
 bool behind(
     uint k,
-    uint v_6,
-    uint key_2,
-    uint id_1
+    uint v_2,
+    uint key_1,
+    uint id
 ) {
-    bool local_10 = {};
-    bool local_11 = {};
-    if (!((k < key_2))) {
-        if (k == key_2) {
-            local_11 = v_6 > id_1;
+    bool local_2 = {};
+    bool local_3 = {};
+    if (!((k < key_1))) {
+        if (k == key_1) {
+            local_3 = v_2 > id;
         } else {
-            local_11 = false;
+            local_3 = false;
         }
-        bool _e13 = local_11;
-        local_10 = _e13;
+        bool _e13 = local_3;
+        local_2 = _e13;
     } else {
-        local_10 = true;
+        local_2 = true;
     }
-    bool _e15 = local_10;
+    bool _e15 = local_2;
     return _e15;
 }
 
@@ -523,23 +526,23 @@ void select_key(
     uint begin,
     uint at_2,
     uint wanted,
-    uint key_3,
-    uint id_2,
+    uint key_2,
+    uint id_1,
     constant P& p,
     device type_8 const& x_16,
-    threadgroup type_9& counts,
-    threadgroup type_12& told,
+    threadgroup type_10& counts,
+    threadgroup type_13& told,
     constant _mslBufferSizes& _buffer_sizes
 ) {
     uint prefix = 0u;
     uint mask = 0u;
     uint n = {};
     uint shift = 24u;
-    uint v_7 = {};
-    bool local_12 = {};
+    uint v_3 = {};
+    bool local_4 = {};
     uint b_1 = {};
-    uint left_1 = {};
-    bool local_13 = {};
+    uint left = {};
+    bool local_5 = {};
     n = wanted;
     bool loop_init = true;
     while(true) {
@@ -551,34 +554,34 @@ void select_key(
         {
             metal::atomic_store_explicit(&counts.inner[at_2], 0u, metal::memory_order_relaxed);
             metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-            v_7 = at_2;
+            v_3 = at_2;
             bool loop_init_1 = true;
             while(true) {
                 if (!loop_init_1) {
-                    uint _e45 = v_7;
-                    v_7 = _e45 + SIZE;
+                    uint _e45 = v_3;
+                    v_3 = _e45 + SIZE;
                 }
                 loop_init_1 = false;
-                uint _e16 = v_7;
+                uint _e16 = v_3;
                 uint _e19 = p.cols;
                 if (_e16 < _e19) {
                 } else {
                     break;
                 }
                 {
-                    uint _e22 = v_7;
+                    uint _e22 = v_3;
                     float _e25 = x_16[begin + _e22];
                     uint _e26 = key_of(_e25);
                     uint _e27 = mask;
                     uint _e29 = prefix;
                     if ((_e26 & _e27) == _e29) {
-                        uint _e33 = v_7;
-                        bool _e34 = behind(_e26, _e33, key_3, id_2);
-                        local_12 = _e34;
+                        uint _e33 = v_3;
+                        bool _e34 = behind(_e26, _e33, key_2, id_1);
+                        local_4 = _e34;
                     } else {
-                        local_12 = false;
+                        local_4 = false;
                     }
-                    bool _e36 = local_12;
+                    bool _e36 = local_4;
                     if (_e36) {
                         uint _e38 = shift;
                         uint _e44 = metal::atomic_fetch_add_explicit(&counts.inner[(_e26 >> _e38) & 255u], 1u, metal::memory_order_relaxed);
@@ -589,27 +592,27 @@ void select_key(
             if (at_2 == 0u) {
                 b_1 = 255u;
                 uint _e52 = n;
-                left_1 = _e52;
+                left = _e52;
                 while(true) {
                     uint _e54 = b_1;
                     if (_e54 > 0u) {
                         uint _e60 = b_1;
                         uint _e62 = metal::atomic_load_explicit(&counts.inner[_e60], metal::memory_order_relaxed);
-                        uint _e63 = left_1;
-                        local_13 = _e62 < _e63;
+                        uint _e63 = left;
+                        local_5 = _e62 < _e63;
                     } else {
-                        local_13 = false;
+                        local_5 = false;
                     }
-                    bool _e66 = local_13;
+                    bool _e66 = local_5;
                     if (_e66) {
                     } else {
                         break;
                     }
                     {
-                        uint _e67 = left_1;
+                        uint _e67 = left;
                         uint _e69 = b_1;
                         uint _e71 = metal::atomic_load_explicit(&counts.inner[_e69], metal::memory_order_relaxed);
-                        left_1 = _e67 - _e71;
+                        left = _e67 - _e71;
                         uint _e74 = b_1;
                         b_1 = _e74 - 1u;
                     }
@@ -618,7 +621,7 @@ void select_key(
                 uint _e79 = b_1;
                 uint _e80 = shift;
                 told.inner[0] = _e78 | (_e79 << _e80);
-                uint _e85 = left_1;
+                uint _e85 = left;
                 told.inner[1] = _e85;
                 uint _e89 = b_1;
                 uint _e91 = metal::atomic_load_explicit(&counts.inner[_e89], metal::memory_order_relaxed);
@@ -641,10 +644,542 @@ void select_key(
     }
     return;
 }
+
+void select_id(
+    uint begin_1,
+    uint at_3,
+    uint wanted_1,
+    uint border,
+    uint key_3,
+    uint id_2,
+    constant P& p,
+    device type_8 const& x_16,
+    threadgroup type_10& counts,
+    threadgroup type_13& told,
+    constant _mslBufferSizes& _buffer_sizes
+) {
+    uint prefix_1 = 0u;
+    uint mask_1 = 0u;
+    uint n_1 = {};
+    uint shift_1 = 24u;
+    uint v_4 = {};
+    bool local_6 = {};
+    bool local_7 = {};
+    uint b_2 = {};
+    uint left_1 = {};
+    bool local_8 = {};
+    n_1 = wanted_1;
+    bool loop_init_2 = true;
+    while(true) {
+        if (!loop_init_2) {
+            uint _e108 = shift_1;
+            shift_1 = _e108 - 8u;
+        }
+        loop_init_2 = false;
+        {
+            metal::atomic_store_explicit(&counts.inner[at_3], 0u, metal::memory_order_relaxed);
+            metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+            v_4 = at_3;
+            bool loop_init_3 = true;
+            while(true) {
+                if (!loop_init_3) {
+                    uint _e53 = v_4;
+                    v_4 = _e53 + SIZE;
+                }
+                loop_init_3 = false;
+                uint _e17 = v_4;
+                uint _e20 = p.cols;
+                if (_e17 < _e20) {
+                } else {
+                    break;
+                }
+                {
+                    uint _e22 = v_4;
+                    uint _e23 = mask_1;
+                    uint _e25 = prefix_1;
+                    if ((_e22 & _e23) == _e25) {
+                        uint _e30 = v_4;
+                        float _e33 = x_16[begin_1 + _e30];
+                        uint _e34 = key_of(_e33);
+                        local_6 = _e34 == border;
+                    } else {
+                        local_6 = false;
+                    }
+                    bool _e37 = local_6;
+                    if (_e37) {
+                        uint _e40 = v_4;
+                        bool _e41 = behind(border, _e40, key_3, id_2);
+                        local_7 = _e41;
+                    } else {
+                        local_7 = false;
+                    }
+                    bool _e43 = local_7;
+                    if (_e43) {
+                        uint _e45 = v_4;
+                        uint _e46 = shift_1;
+                        uint _e52 = metal::atomic_fetch_add_explicit(&counts.inner[(_e45 >> _e46) & 255u], 1u, metal::memory_order_relaxed);
+                    }
+                }
+            }
+            metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+            if (at_3 == 0u) {
+                b_2 = 0u;
+                uint _e60 = n_1;
+                left_1 = _e60;
+                while(true) {
+                    uint _e62 = b_2;
+                    if (_e62 < 255u) {
+                        uint _e68 = b_2;
+                        uint _e70 = metal::atomic_load_explicit(&counts.inner[_e68], metal::memory_order_relaxed);
+                        uint _e71 = left_1;
+                        local_8 = _e70 < _e71;
+                    } else {
+                        local_8 = false;
+                    }
+                    bool _e74 = local_8;
+                    if (_e74) {
+                    } else {
+                        break;
+                    }
+                    {
+                        uint _e75 = left_1;
+                        uint _e77 = b_2;
+                        uint _e79 = metal::atomic_load_explicit(&counts.inner[_e77], metal::memory_order_relaxed);
+                        left_1 = _e75 - _e79;
+                        uint _e82 = b_2;
+                        b_2 = _e82 + 1u;
+                    }
+                }
+                uint _e86 = prefix_1;
+                uint _e87 = b_2;
+                uint _e88 = shift_1;
+                told.inner[3] = _e86 | (_e87 << _e88);
+                uint _e93 = left_1;
+                told.inner[1] = _e93;
+            }
+            metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+            uint _e96 = told.inner[3];
+            prefix_1 = _e96;
+            uint _e99 = told.inner[1];
+            n_1 = _e99;
+            uint _e100 = mask_1;
+            uint _e102 = shift_1;
+            mask_1 = _e100 | (255u << _e102);
+            metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+            uint _e105 = shift_1;
+            if (_e105 == 0u) {
+                break;
+            }
+        }
+    }
+    return;
+}
+
+void largest(
+    uint begin_2,
+    uint at_4,
+    constant P& p,
+    device type_8& x_16,
+    threadgroup type_10& counts,
+    threadgroup type_13& told,
+    constant _mslBufferSizes& _buffer_sizes
+) {
+    uint v_5 = {};
+    uint _e4 = p.top_k;
+    select_key(begin_2, at_4, _e4, 4294967295u, 0u, p, x_16, counts, told, _buffer_sizes);
+    uint _e9 = told.inner[0];
+    float _e10 = of_key(_e9);
+    v_5 = at_4;
+    bool loop_init_4 = true;
+    while(true) {
+        if (!loop_init_4) {
+            uint _e30 = v_5;
+            v_5 = _e30 + SIZE;
+        }
+        loop_init_4 = false;
+        uint _e12 = v_5;
+        uint _e15 = p.cols;
+        if (_e12 < _e15) {
+        } else {
+            break;
+        }
+        {
+            uint _e18 = v_5;
+            float _e21 = x_16[begin_2 + _e18];
+            if (_e21 < _e10) {
+                uint _e24 = v_5;
+                float _e29 = p.never;
+                x_16[begin_2 + _e24] = _e29;
+            }
+        }
+    }
+    return;
+}
+
 uint naga_div(uint lhs, uint rhs) {
     return lhs / metal::select(rhs, 1u, rhs == 0u);
 }
 
+void bound_of(
+    uint begin_3,
+    uint at_5,
+    uint to,
+    constant P& p,
+    device type_8 const& x_16,
+    device type_9& state,
+    threadgroup type_10& counts,
+    threadgroup type_12& lanes,
+    threadgroup type_13& told,
+    constant _mslBufferSizes& _buffer_sizes
+) {
+    float sum = 0.0;
+    uint v_6 = {};
+    uint half_ = 8u;
+    select_key(begin_3, at_5, 1u, 4294967295u, 0u, p, x_16, counts, told, _buffer_sizes);
+    uint _e8 = told.inner[0];
+    float _e9 = of_key(_e8);
+    metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+    if (at_5 < LANES) {
+        v_6 = at_5;
+        bool loop_init_5 = true;
+        while(true) {
+            if (!loop_init_5) {
+                uint _e30 = v_6;
+                v_6 = _e30 + LANES;
+            }
+            loop_init_5 = false;
+            uint _e15 = v_6;
+            uint _e18 = p.cols;
+            if (_e15 < _e18) {
+            } else {
+                break;
+            }
+            {
+                float _e20 = sum;
+                uint _e22 = v_6;
+                float _e25 = x_16[begin_3 + _e22];
+                float _e27 = o(_e25 - _e9);
+                float _e28 = exponential(_e27, p);
+                sum = _e20 + _e28;
+            }
+        }
+        float _e35 = sum;
+        lanes.inner[at_5] = _e35;
+    }
+    bool loop_init_6 = true;
+    while(true) {
+        if (!loop_init_6) {
+            uint _e54 = half_;
+            half_ = naga_div(_e54, 2u);
+        }
+        loop_init_6 = false;
+        uint _e38 = half_;
+        if (_e38 > 0u) {
+        } else {
+            break;
+        }
+        {
+            metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+            uint _e41 = half_;
+            if (at_5 < _e41) {
+                float _e47 = lanes.inner[at_5];
+                uint _e49 = half_;
+                float _e52 = lanes.inner[at_5 + _e49];
+                lanes.inner[at_5] = _e47 + _e52;
+            }
+        }
+    }
+    metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+    if (at_5 == 0u) {
+        state[to] = 4294967295u;
+        state[to + 1u] = 0u;
+        uint _e73 = p.cols;
+        state[to + 2u] = _e73;
+        state[to + 3u] = 0u;
+        state[to + 4u] = 0u;
+        float _e90 = p.top_p;
+        float _e93 = lanes.inner[0];
+        state[to + 5u] = as_type<uint>(_e90 * _e93);
+        state[to + 6u] = as_type<uint>(_e9);
+        return;
+    } else {
+        return;
+    }
+}
+
+void walk(
+    uint to_1,
+    uint n_2,
+    constant P& p,
+    device type_9& state,
+    threadgroup type_11& keys,
+    threadgroup type_11& ids,
+    constant _mslBufferSizes& _buffer_sizes
+) {
+    float before = {};
+    uint taken = 0u;
+    bool local_9 = {};
+    uint _e6 = state[to_1 + 6u];
+    float most = as_type<float>(_e6);
+    uint _e12 = state[to_1 + 5u];
+    float bound = as_type<float>(_e12);
+    uint _e18 = state[to_1 + 4u];
+    before = as_type<float>(_e18);
+    while(true) {
+        uint _e23 = taken;
+        if (_e23 < n_2) {
+            float _e27 = before;
+            local_9 = _e27 <= bound;
+        } else {
+            local_9 = false;
+        }
+        bool _e30 = local_9;
+        if (_e30) {
+        } else {
+            break;
+        }
+        {
+            float _e31 = before;
+            uint _e33 = taken;
+            uint _e35 = keys.inner[_e33];
+            float _e36 = of_key(_e35);
+            float _e38 = o(_e36 - most);
+            float _e39 = exponential(_e38, p);
+            before = _e31 + _e39;
+            uint _e42 = taken;
+            taken = _e42 + 1u;
+        }
+    }
+    uint _e44 = taken;
+    if (_e44 > 0u) {
+        uint _e50 = taken;
+        uint _e54 = keys.inner[_e50 - 1u];
+        state[to_1] = _e54;
+        uint _e60 = taken;
+        uint _e64 = ids.inner[_e60 - 1u];
+        state[to_1 + 1u] = _e64;
+    }
+    uint _e69 = state[to_1 + 2u];
+    uint _e70 = taken;
+    state[to_1 + 2u] = _e69 - _e70;
+    float _e78 = before;
+    state[to_1 + 3u] = (_e78 > bound) ? 1u : 0u;
+    float _e85 = before;
+    state[to_1 + 4u] = as_type<uint>(_e85);
+    return;
+}
+
+void piece(
+    uint begin_4,
+    uint at_6,
+    uint to_2,
+    constant P& p,
+    device type_8 const& x_16,
+    device type_9& state,
+    threadgroup type_10& counts,
+    threadgroup type_11& keys,
+    threadgroup type_11& ids,
+    threadgroup metal::atomic_uint& found,
+    threadgroup type_13& told,
+    constant _mslBufferSizes& _buffer_sizes
+) {
+    bool local_10 = {};
+    uint limit = 4294967295u;
+    uint i_1 = {};
+    uint v_7 = {};
+    bool local_11 = {};
+    bool local_12 = {};
+    bool local_13 = {};
+    uint size = 2u;
+    uint step = {};
+    uint i_2 = {};
+    uint key_4 = state[to_2];
+    uint id_3 = state[to_2 + 1u];
+    uint left_2 = state[to_2 + 2u];
+    uint _e20 = state[to_2 + 3u];
+    if (!((_e20 != 0u))) {
+        local_10 = left_2 == 0u;
+    } else {
+        local_10 = true;
+    }
+    bool _e29 = local_10;
+    if (_e29) {
+        return;
+    }
+    select_key(begin_4, at_6, metal::min(PIECE, left_2), key_4, id_3, p, x_16, counts, told, _buffer_sizes);
+    uint border_1 = told.inner[0];
+    uint wanted_2 = told.inner[1];
+    uint _e40 = told.inner[2];
+    bool all = wanted_2 == _e40;
+    metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+    if (!(all)) {
+        select_id(begin_4, at_6, wanted_2, border_1, key_4, id_3, p, x_16, counts, told, _buffer_sizes);
+        uint _e47 = told.inner[3];
+        limit = _e47;
+        metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+    }
+    if (at_6 == 0u) {
+        metal::atomic_store_explicit(&found, 0u, metal::memory_order_relaxed);
+    }
+    i_1 = at_6;
+    bool loop_init_7 = true;
+    while(true) {
+        if (!loop_init_7) {
+            uint _e64 = i_1;
+            i_1 = _e64 + SIZE;
+        }
+        loop_init_7 = false;
+        uint _e53 = i_1;
+        if (_e53 < PIECE) {
+        } else {
+            break;
+        }
+        {
+            uint _e57 = i_1;
+            keys.inner[_e57] = 0u;
+            uint _e61 = i_1;
+            ids.inner[_e61] = 4294967295u;
+        }
+    }
+    metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+    v_7 = at_6;
+    bool loop_init_8 = true;
+    while(true) {
+        if (!loop_init_8) {
+            uint _e109 = v_7;
+            v_7 = _e109 + SIZE;
+        }
+        loop_init_8 = false;
+        uint _e68 = v_7;
+        uint _e71 = p.cols;
+        if (_e68 < _e71) {
+        } else {
+            break;
+        }
+        {
+            uint _e74 = v_7;
+            float _e77 = x_16[begin_4 + _e74];
+            uint _e78 = key_of(_e77);
+            uint _e79 = v_7;
+            bool _e80 = behind(_e78, _e79, key_4, id_3);
+            if (_e80) {
+                if (!((_e78 > border_1))) {
+                    if (_e78 == border_1) {
+                        uint _e90 = v_7;
+                        uint _e91 = limit;
+                        local_13 = _e90 <= _e91;
+                    } else {
+                        local_13 = false;
+                    }
+                    bool _e94 = local_13;
+                    local_12 = _e94;
+                } else {
+                    local_12 = true;
+                }
+                bool _e96 = local_12;
+                local_11 = _e96;
+            } else {
+                local_11 = false;
+            }
+            bool _e98 = local_11;
+            if (_e98) {
+                uint _e101 = metal::atomic_fetch_add_explicit(&found, 1u, metal::memory_order_relaxed);
+                if (_e101 < PIECE) {
+                    keys.inner[_e101] = _e78;
+                    uint _e108 = v_7;
+                    ids.inner[_e101] = _e108;
+                }
+            }
+        }
+    }
+    metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+    uint _e113 = metal::atomic_load_explicit(&found, metal::memory_order_relaxed);
+    uint n_4 = metal::min(_e113, PIECE);
+    bool loop_init_9 = true;
+    while(true) {
+        if (!loop_init_9) {
+            uint _e188 = size;
+            size = _e188 * 2u;
+        }
+        loop_init_9 = false;
+        uint _e118 = size;
+        if (_e118 <= PIECE) {
+        } else {
+            break;
+        }
+        {
+            uint _e121 = size;
+            step = naga_div(_e121, 2u);
+            bool loop_init_10 = true;
+            while(true) {
+                if (!loop_init_10) {
+                    uint _e185 = step;
+                    step = naga_div(_e185, 2u);
+                }
+                loop_init_10 = false;
+                uint _e125 = step;
+                if (_e125 > 0u) {
+                } else {
+                    break;
+                }
+                {
+                    i_2 = at_6;
+                    bool loop_init_11 = true;
+                    while(true) {
+                        if (!loop_init_11) {
+                            uint _e182 = i_2;
+                            i_2 = _e182 + SIZE;
+                        }
+                        loop_init_11 = false;
+                        uint _e129 = i_2;
+                        if (_e129 < PIECE) {
+                        } else {
+                            break;
+                        }
+                        {
+                            uint _e132 = i_2;
+                            uint _e133 = step;
+                            uint j = _e132 ^ _e133;
+                            uint _e135 = i_2;
+                            if (j > _e135) {
+                                uint _e138 = i_2;
+                                uint _e140 = keys.inner[_e138];
+                                uint _e142 = i_2;
+                                uint _e144 = ids.inner[_e142];
+                                uint _e147 = keys.inner[j];
+                                uint _e150 = ids.inner[j];
+                                bool _e151 = behind(_e140, _e144, _e147, _e150);
+                                uint _e152 = i_2;
+                                uint _e153 = size;
+                                if (_e151 == ((_e152 & _e153) == 0u)) {
+                                    uint _e159 = i_2;
+                                    uint tk = keys.inner[_e159];
+                                    uint _e163 = i_2;
+                                    uint _e167 = keys.inner[j];
+                                    keys.inner[_e163] = _e167;
+                                    keys.inner[j] = tk;
+                                    uint _e171 = i_2;
+                                    uint ti = ids.inner[_e171];
+                                    uint _e175 = i_2;
+                                    uint _e179 = ids.inner[j];
+                                    ids.inner[_e175] = _e179;
+                                    ids.inner[j] = ti;
+                                }
+                            }
+                        }
+                    }
+                    metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+                }
+            }
+        }
+    }
+    if (at_6 == 0u) {
+        walk(to_2, n_4, p, state, keys, ids, _buffer_sizes);
+        return;
+    } else {
+        return;
+    }
+}
 
 struct main_Input {
 };
@@ -653,464 +1188,64 @@ struct main_Input {
 , uint at [[thread_index_in_threadgroup]]
 , constant P& p [[buffer(0)]]
 , device type_8& x_16 [[buffer(2)]]
-, threadgroup type_9& counts
-, threadgroup type_10& keys
-, threadgroup type_10& ids
-, threadgroup type_11& lanes
+, device type_9& state [[buffer(3)]]
+, threadgroup type_10& counts
+, threadgroup type_11& keys
+, threadgroup type_11& ids
+, threadgroup type_12& lanes
 , threadgroup metal::atomic_uint& found
-, threadgroup type_12& told
-, threadgroup float& before
+, threadgroup type_13& told
 , constant _mslBufferSizes& _buffer_sizes [[user(fake0)]]
 ) {
     uint v = {};
-    float sum = 0.0;
-    uint v_1 = {};
-    uint half_ = 8u;
-    uint key = 4294967295u;
-    uint id = 0u;
-    uint left = {};
-    bool local = {};
-    uint i = {};
-    uint v_2 = {};
-    bool local_1 = {};
-    bool local_2 = {};
-    bool local_3 = {};
-    uint size = {};
-    uint step = {};
-    uint i_1 = {};
-    uint i_2 = {};
-    bool local_4 = {};
-    uint taken = {};
-    bool local_5 = {};
-    uint v_3 = {};
-    bool local_6 = {};
-    bool local_7 = {};
-    uint v_4 = {};
     uint _e5 = p.cols;
-    uint begin_1 = group.x * _e5;
-    uint _e9 = p.top_k;
-    if (_e9 != 0u) {
-        uint _e14 = p.top_k;
-        select_key(begin_1, at, _e14, 4294967295u, 0u, p, x_16, counts, told, _buffer_sizes);
-        uint _e19 = told.inner[0];
-        float _e20 = of_key(_e19);
-        v = at;
-        bool loop_init_2 = true;
-        while(true) {
-            if (!loop_init_2) {
-                uint _e40 = v;
-                v = _e40 + SIZE;
-            }
-            loop_init_2 = false;
-            uint _e22 = v;
-            uint _e25 = p.cols;
-            if (_e22 < _e25) {
-            } else {
-                break;
-            }
-            {
-                uint _e28 = v;
-                float _e31 = x_16[begin_1 + _e28];
-                if (_e31 < _e20) {
-                    uint _e34 = v;
-                    float _e39 = p.never;
-                    x_16[begin_1 + _e34] = _e39;
-                }
-            }
+    uint begin_5 = group.x * _e5;
+    uint to_3 = group.x * STATE;
+    uint _e12 = p.phase;
+    switch(_e12) {
+        case 0u: {
+            largest(begin_5, at, p, x_16, counts, told, _buffer_sizes);
+            return;
         }
-        metal::threadgroup_barrier(metal::mem_flags::mem_device);
-        metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-    }
-    uint _e45 = p.nucleus;
-    if (_e45 == 0u) {
-        return;
-    }
-    select_key(begin_1, at, 1u, 4294967295u, 0u, p, x_16, counts, told, _buffer_sizes);
-    uint _e53 = told.inner[0];
-    float _e54 = of_key(_e53);
-    metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-    if (at < LANES) {
-        v_1 = at;
-        bool loop_init_3 = true;
-        while(true) {
-            if (!loop_init_3) {
-                uint _e75 = v_1;
-                v_1 = _e75 + LANES;
-            }
-            loop_init_3 = false;
-            uint _e60 = v_1;
-            uint _e63 = p.cols;
-            if (_e60 < _e63) {
-            } else {
-                break;
-            }
-            {
-                float _e65 = sum;
-                uint _e67 = v_1;
-                float _e70 = x_16[begin_1 + _e67];
-                float _e72 = o(_e70 - _e54);
-                float _e73 = exponential(_e72, p);
-                sum = _e65 + _e73;
-            }
+        case 1u: {
+            bound_of(begin_5, at, to_3, p, x_16, state, counts, lanes, told, _buffer_sizes);
+            return;
         }
-        float _e80 = sum;
-        lanes.inner[at] = _e80;
-    }
-    bool loop_init_4 = true;
-    while(true) {
-        if (!loop_init_4) {
-            uint _e99 = half_;
-            half_ = naga_div(_e99, 2u);
+        case 2u: {
+            piece(begin_5, at, to_3, p, x_16, state, counts, keys, ids, found, told, _buffer_sizes);
+            return;
         }
-        loop_init_4 = false;
-        uint _e83 = half_;
-        if (_e83 > 0u) {
-        } else {
-            break;
-        }
-        {
-            metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-            uint _e86 = half_;
-            if (at < _e86) {
-                float _e92 = lanes.inner[at];
-                uint _e94 = half_;
-                float _e97 = lanes.inner[at + _e94];
-                lanes.inner[at] = _e92 + _e97;
-            }
-        }
-    }
-    metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-    float _e104 = p.top_p;
-    float _e107 = lanes.inner[0];
-    float bound = _e104 * _e107;
-    if (at == 0u) {
-        before = 0.0;
-    }
-    uint _e119 = p.cols;
-    left = _e119;
-    while(true) {
-        uint _e121 = left;
-        if (_e121 == 0u) {
-            break;
-        }
-        uint _e125 = left;
-        uint _e127 = key;
-        uint _e128 = id;
-        select_key(begin_1, at, metal::min(PIECE, _e125), _e127, _e128, p, x_16, counts, told, _buffer_sizes);
-        uint border = told.inner[0];
-        uint _e134 = told.inner[1];
-        uint _e137 = told.inner[2];
-        if (!((_e134 == _e137))) {
-            uint _e142 = left;
-            local = _e142 <= PIECE;
-        } else {
-            local = true;
-        }
-        bool all = local;
-        bool strict = !(all);
-        metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-        if (at == 0u) {
-            metal::atomic_store_explicit(&found, 0u, metal::memory_order_relaxed);
-        }
-        i = at;
-        bool loop_init_5 = true;
-        while(true) {
-            if (!loop_init_5) {
-                uint _e164 = i;
-                i = _e164 + SIZE;
-            }
-            loop_init_5 = false;
-            uint _e153 = i;
-            if (_e153 < PIECE) {
-            } else {
-                break;
-            }
-            {
-                uint _e157 = i;
-                keys.inner[_e157] = 0u;
-                uint _e161 = i;
-                ids.inner[_e161] = 4294967295u;
-            }
-        }
-        metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-        v_2 = at;
-        bool loop_init_6 = true;
-        while(true) {
-            if (!loop_init_6) {
-                uint _e209 = v_2;
-                v_2 = _e209 + SIZE;
-            }
-            loop_init_6 = false;
-            uint _e168 = v_2;
-            uint _e171 = p.cols;
-            if (_e168 < _e171) {
-            } else {
-                break;
-            }
-            {
-                uint _e174 = v_2;
-                float _e177 = x_16[begin_1 + _e174];
-                uint _e178 = key_of(_e177);
-                uint _e179 = v_2;
-                uint _e180 = key;
-                uint _e181 = id;
-                bool _e182 = behind(_e178, _e179, _e180, _e181);
-                if (_e182) {
-                    if (!((_e178 > border))) {
-                        if (!(strict)) {
-                            local_3 = _e178 == border;
-                        } else {
-                            local_3 = false;
-                        }
-                        bool _e194 = local_3;
-                        local_2 = _e194;
-                    } else {
-                        local_2 = true;
-                    }
-                    bool _e196 = local_2;
-                    local_1 = _e196;
-                } else {
-                    local_1 = false;
-                }
-                bool _e198 = local_1;
-                if (_e198) {
-                    uint _e201 = metal::atomic_fetch_add_explicit(&found, 1u, metal::memory_order_relaxed);
-                    if (_e201 < PIECE) {
-                        keys.inner[_e201] = _e178;
-                        uint _e208 = v_2;
-                        ids.inner[_e201] = _e208;
-                    }
-                }
-            }
-        }
-        metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-        uint _e213 = metal::atomic_load_explicit(&found, metal::memory_order_relaxed);
-        uint n_2 = metal::min(_e213, PIECE);
-        size = 2u;
-        bool loop_init_7 = true;
-        while(true) {
-            if (!loop_init_7) {
-                uint _e288 = size;
-                size = _e288 * 2u;
-            }
-            loop_init_7 = false;
-            uint _e218 = size;
-            if (_e218 <= PIECE) {
-            } else {
-                break;
-            }
-            {
-                uint _e221 = size;
-                step = naga_div(_e221, 2u);
-                bool loop_init_8 = true;
-                while(true) {
-                    if (!loop_init_8) {
-                        uint _e285 = step;
-                        step = naga_div(_e285, 2u);
-                    }
-                    loop_init_8 = false;
-                    uint _e225 = step;
-                    if (_e225 > 0u) {
-                    } else {
-                        break;
-                    }
-                    {
-                        i_1 = at;
-                        bool loop_init_9 = true;
-                        while(true) {
-                            if (!loop_init_9) {
-                                uint _e282 = i_1;
-                                i_1 = _e282 + SIZE;
-                            }
-                            loop_init_9 = false;
-                            uint _e229 = i_1;
-                            if (_e229 < PIECE) {
-                            } else {
-                                break;
-                            }
-                            {
-                                uint _e232 = i_1;
-                                uint _e233 = step;
-                                uint j = _e232 ^ _e233;
-                                uint _e235 = i_1;
-                                if (j > _e235) {
-                                    uint _e238 = i_1;
-                                    uint _e240 = keys.inner[_e238];
-                                    uint _e242 = i_1;
-                                    uint _e244 = ids.inner[_e242];
-                                    uint _e247 = keys.inner[j];
-                                    uint _e250 = ids.inner[j];
-                                    bool _e251 = behind(_e240, _e244, _e247, _e250);
-                                    uint _e252 = i_1;
-                                    uint _e253 = size;
-                                    if (_e251 == ((_e252 & _e253) == 0u)) {
-                                        uint _e259 = i_1;
-                                        uint tk = keys.inner[_e259];
-                                        uint _e263 = i_1;
-                                        uint _e267 = keys.inner[j];
-                                        keys.inner[_e263] = _e267;
-                                        keys.inner[j] = tk;
-                                        uint _e271 = i_1;
-                                        uint ti = ids.inner[_e271];
-                                        uint _e275 = i_1;
-                                        uint _e279 = ids.inner[j];
-                                        ids.inner[_e275] = _e279;
-                                        ids.inner[j] = ti;
-                                    }
-                                }
-                            }
-                        }
-                        metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-                    }
-                }
-            }
-        }
-        if (at == 0u) {
-            i_2 = 0u;
+        default: {
+            v = at;
+            bool loop_init_12 = true;
             while(true) {
-                uint _e295 = i_2;
-                if (_e295 < n_2) {
-                    float _e300 = before;
-                    local_4 = _e300 <= bound;
-                } else {
-                    local_4 = false;
+                if (!loop_init_12) {
+                    uint _e42 = v;
+                    v = _e42 + SIZE;
                 }
-                bool _e303 = local_4;
-                if (_e303) {
+                loop_init_12 = false;
+                uint _e14 = v;
+                uint _e17 = p.cols;
+                if (_e14 < _e17) {
                 } else {
                     break;
                 }
                 {
-                    float _e306 = before;
-                    uint _e308 = i_2;
-                    uint _e310 = keys.inner[_e308];
-                    float _e311 = of_key(_e310);
-                    float _e313 = o(_e311 - _e54);
-                    float _e314 = exponential(_e313, p);
-                    before = _e306 + _e314;
-                    uint _e317 = i_2;
-                    uint _e319 = keys.inner[_e317];
-                    key = _e319;
-                    uint _e321 = i_2;
-                    uint _e323 = ids.inner[_e321];
-                    id = _e323;
-                    uint _e325 = i_2;
-                    i_2 = _e325 + 1u;
-                }
-            }
-            uint _e327 = i_2;
-            taken = _e327;
-            if (strict) {
-                uint _e331 = i_2;
-                local_5 = _e331 == n_2;
-            } else {
-                local_5 = false;
-            }
-            bool _e334 = local_5;
-            if (_e334) {
-                float _e335 = of_key(border);
-                float _e337 = o(_e335 - _e54);
-                float _e338 = exponential(_e337, p);
-                v_3 = 0u;
-                bool loop_init_10 = true;
-                while(true) {
-                    if (!loop_init_10) {
-                        uint _e377 = v_3;
-                        v_3 = _e377 + 1u;
-                    }
-                    loop_init_10 = false;
-                    uint _e341 = v_3;
-                    uint _e344 = p.cols;
-                    if (_e341 < _e344) {
-                        float _e349 = before;
-                        local_6 = _e349 <= bound;
-                    } else {
-                        local_6 = false;
-                    }
-                    bool _e352 = local_6;
-                    if (_e352) {
-                    } else {
-                        break;
-                    }
-                    {
-                        uint _e354 = v_3;
-                        float _e357 = x_16[begin_1 + _e354];
-                        uint _e358 = key_of(_e357);
-                        if (_e358 == border) {
-                            uint _e362 = v_3;
-                            uint _e363 = key;
-                            uint _e364 = id;
-                            bool _e365 = behind(border, _e362, _e363, _e364);
-                            local_7 = _e365;
-                        } else {
-                            local_7 = false;
-                        }
-                        bool _e367 = local_7;
-                        if (_e367) {
-                            float _e370 = before;
-                            before = _e370 + _e338;
-                            key = border;
-                            uint _e372 = v_3;
-                            id = _e372;
-                            uint _e374 = taken;
-                            taken = _e374 + 1u;
-                        }
+                    uint _e20 = v;
+                    float _e23 = x_16[begin_5 + _e20];
+                    uint _e24 = key_of(_e23);
+                    uint _e25 = v;
+                    uint _e28 = state[to_3];
+                    uint _e33 = state[to_3 + 1u];
+                    bool _e34 = behind(_e24, _e25, _e28, _e33);
+                    if (_e34) {
+                        uint _e36 = v;
+                        float _e41 = p.never;
+                        x_16[begin_5 + _e36] = _e41;
                     }
                 }
             }
-            uint _e381 = key;
-            told.inner[0] = _e381;
-            uint _e384 = id;
-            told.inner[1] = _e384;
-            uint _e387 = taken;
-            told.inner[2] = _e387;
-            float _e393 = before;
-            told.inner[3] = (_e393 > bound) ? 1u : 0u;
-        }
-        metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-        uint _e398 = told.inner[0];
-        key = _e398;
-        uint _e401 = told.inner[1];
-        id = _e401;
-        uint _e402 = left;
-        uint _e405 = told.inner[2];
-        uint _e406 = left;
-        left = _e402 - metal::min(_e405, _e406);
-        uint _e411 = told.inner[3];
-        bool done = _e411 == 1u;
-        metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-        if (done) {
-            break;
+            return;
         }
     }
-    v_4 = at;
-    bool loop_init_11 = true;
-    while(true) {
-        if (!loop_init_11) {
-            uint _e437 = v_4;
-            v_4 = _e437 + SIZE;
-        }
-        loop_init_11 = false;
-        uint _e415 = v_4;
-        uint _e418 = p.cols;
-        if (_e415 < _e418) {
-        } else {
-            break;
-        }
-        {
-            uint _e421 = v_4;
-            float _e424 = x_16[begin_1 + _e421];
-            uint _e425 = key_of(_e424);
-            uint _e426 = v_4;
-            uint _e427 = key;
-            uint _e428 = id;
-            bool _e429 = behind(_e425, _e426, _e427, _e428);
-            if (_e429) {
-                uint _e431 = v_4;
-                float _e436 = p.never;
-                x_16[begin_1 + _e431] = _e436;
-            }
-        }
-    }
-    return;
 }
