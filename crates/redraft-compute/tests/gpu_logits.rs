@@ -102,3 +102,37 @@ fn many_rows_and_ids_have_the_bits_of_the_reference() {
         }
     }
 }
+
+/// So many ids that restricting takes several pieces, with few different logits and with many.
+#[test]
+fn long_rows_are_restricted_as_by_the_processor() {
+    if (backend("wgpu").unwrap().devices)().is_empty() {
+        // The other test says what that means.
+        return;
+    }
+    let table = Arc::new(WeightTable::default());
+    let (rows, ids) = (3, 20_011);
+    let coarse = |x: f32| (x * 4.0).floor() * 0.25;
+    for (top_k, top_p, few) in [(0, 0.97, true), (0, 0.9, false), (7000, 0.99, true), (5000, 1.0, false)] {
+        let mut b = ProgramBuilder::new(&table, 0, rows);
+        let x = b.input("x", ids, Kind::Real).unwrap();
+        let out = b.restrict(x, &[17, 4000], top_k, top_p).unwrap();
+        b.output(out);
+        let program = b.finish();
+        let x: Vec<f32> =
+            numbers(9, rows * ids).into_iter().map(|x| if few { coarse(x) } else { x }).collect();
+        let run = |name: &str| {
+            let mut b =
+                (backend(name).unwrap().create)(&BackendOptions::default(), Arc::clone(&table)).unwrap();
+            let seq = b.seq_create(&KvLayout::default(), KvType::F32).unwrap();
+            let mut outputs = Outputs::default();
+            b.run(&program, &[seq], &[InputData::F32(&x)], &mut outputs).unwrap();
+            outputs.0.remove(0)
+        };
+        let (expected, found) = (run("reference"), run("wgpu"));
+        let kept = expected.iter().filter(|&&x| f32::from_bits(x) > -1e29).count();
+        assert!((3000..rows * ids - 100).contains(&kept), "{kept}");
+        let different = expected.iter().zip(&found).filter(|(e, f)| e != f).count();
+        assert_eq!(different, 0, "top_k {top_k}, top_p {top_p}, few {few}");
+    }
+}

@@ -147,13 +147,13 @@ pub(super) static MODULES: &[Module] = &[
     Module {
         name: "penalize",
         forms: &[
-            Form { device: "75", bytes: 3465, packed: include_bytes!("made/penalize.75.z") },
+            Form { device: "75", bytes: 3642, packed: include_bytes!("made/penalize.75.z") },
         ],
     },
     Module {
         name: "restrict",
         forms: &[
-            Form { device: "75", bytes: 42632, packed: include_bytes!("made/restrict.75.z") },
+            Form { device: "75", bytes: 46960, packed: include_bytes!("made/restrict.75.z") },
         ],
     },
     Module {

@@ -192,7 +192,7 @@ pub(super) static MODULES: &[Module] = &[
     Module {
         name: "penalize",
         forms: &[
-            Form { device: "gfx90a", bytes: 5152, packed: include_bytes!("made/penalize.gfx90a.z") },
+            Form { device: "gfx90a", bytes: 5216, packed: include_bytes!("made/penalize.gfx90a.z") },
             Form { device: "gfx942", bytes: 5152, packed: include_bytes!("made/penalize.gfx942.z") },
             Form { device: "gfx1100", bytes: 4640, packed: include_bytes!("made/penalize.gfx1100.z") },
         ],
@@ -200,9 +200,9 @@ pub(super) static MODULES: &[Module] = &[
     Module {
         name: "restrict",
         forms: &[
-            Form { device: "gfx90a", bytes: 12960, packed: include_bytes!("made/restrict.gfx90a.z") },
-            Form { device: "gfx942", bytes: 12832, packed: include_bytes!("made/restrict.gfx942.z") },
-            Form { device: "gfx1100", bytes: 13344, packed: include_bytes!("made/restrict.gfx1100.z") },
+            Form { device: "gfx90a", bytes: 14752, packed: include_bytes!("made/restrict.gfx90a.z") },
+            Form { device: "gfx942", bytes: 14432, packed: include_bytes!("made/restrict.gfx942.z") },
+            Form { device: "gfx1100", bytes: 15648, packed: include_bytes!("made/restrict.gfx1100.z") },
         ],
     },
     Module {
