@@ -1,7 +1,7 @@
 //! Whole models on a GPU: the bits of the processor, in every tap of every golden and in answers. Where there is no device the
 //! tests say so; on a machine that has to have one (`REDRAFT_CI`) they fail.
 #![cfg(feature = "wgpu")]
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests, one of which says what it leaves out")]
 
 mod common;
 

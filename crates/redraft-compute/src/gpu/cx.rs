@@ -49,6 +49,7 @@ impl<D: Device> Gpu<D> {
         most: Option<u64>,
     ) -> Result<Gpu<D>, ComputeError> {
         let status = device.alloc("the status of ops", 4 * SLOTS as u64)?;
+        device.write(&status, 0, &vec![0xFF; 4 * SLOTS])?;
         let nothing = device.alloc("nothing", NOTHING)?;
         Ok(Gpu {
             device,
@@ -139,6 +140,13 @@ impl<D: Device> Gpu<D> {
             self.taken -= bytes;
         }
         self.pool.push((size_class(bytes), buffer));
+    }
+
+    /// After a run that failed: what it did not finish must not write into what comes next, nor what it found wrong be taken for
+    /// that of another run. That it failed is said already, and a device that is lost says so again.
+    pub(super) fn settle_failed(&mut self) {
+        let _ = self.device.read(&[]);
+        let _ = self.device.write(&self.status, 0, &vec![0xFF; 4 * SLOTS]);
     }
 
     /// A weight on the device.
@@ -236,11 +244,11 @@ impl<'a, D: Device> Cx<'a, D> {
     }
 
     /// Gives the sequences back. After a failure the device may still be at work; what it writes nobody reads.
-    pub(super) fn finish(mut self) -> Vec<Seq<D::Buffer>> {
+    pub(super) fn finish(mut self, done: bool) -> Vec<Seq<D::Buffer>> {
         self.free_temporaries();
         logits::free(&mut self);
         for v in &self.program.vals {
-            let stays = self.program.keeps.iter().any(|(_, k, _)| k == v);
+            let stays = done && self.program.keeps.iter().any(|(_, k, _)| k == v);
             let kept = self
                 .program
                 .inputs
@@ -317,9 +325,6 @@ impl<'a, D: Device> Cx<'a, D> {
         if self.slots.len() == SLOTS {
             self.settle(&[])?;
         }
-        if self.slots.is_empty() {
-            self.gpu.device.write(&self.gpu.status, 0, &vec![0xFF; 4 * SLOTS])?;
-        }
         self.slots.push((self.at, v, first));
         Ok(self.slots.len() as u32 - 1)
     }
@@ -382,16 +387,20 @@ impl<'a, D: Device> Cx<'a, D> {
 
     /// Waits for all that was asked for, finds out whether it is right, and returns the bytes of values.
     pub(super) fn settle(&mut self, values: &[Val]) -> Result<Vec<u8>, ComputeError> {
-        let buffers: Vec<D::Buffer> = values.iter().map(|&v| self.value(v)).collect();
+        let buffers: Vec<(D::Buffer, u64)> =
+            values.iter().map(|&v| (self.value(v), 4 * v.len() as u64)).collect();
+        self.settle_buffers(&buffers)
+    }
+
+    /// The same for so many bytes of buffers.
+    pub(super) fn settle_buffers(&mut self, buffers: &[(D::Buffer, u64)]) -> Result<Vec<u8>, ComputeError> {
         let slots = std::mem::take(&mut self.slots);
         let head = 4 * slots.len() as u64;
         let mut parts = vec![View { buffer: &self.gpu.status, at: 0, bytes: head }];
-        parts.extend(buffers.iter().zip(values).map(|(buffer, v)| View {
-            buffer,
-            at: 0,
-            bytes: 4 * v.len() as u64,
-        }));
+        parts.extend(buffers.iter().map(|(buffer, bytes)| View { buffer, at: 0, bytes: *bytes }));
         let mut bytes = self.gpu.device.read(&parts)?;
+        // For the next ones.
+        self.gpu.device.write(&self.gpu.status, 0, &vec![0xFF; head as usize])?;
         let (status, _) = bytes[..head as usize].as_chunks::<4>();
         for (word, (op, v, first)) in status.iter().map(|&w| u32::from_le_bytes(w)).zip(slots) {
             if word != RIGHT {
@@ -401,11 +410,6 @@ impl<'a, D: Device> Cx<'a, D> {
         }
         bytes.drain(..head as usize);
         Ok(bytes)
-    }
-
-    /// The bytes of a buffer, after everything before is done.
-    pub(super) fn read_buffer(&mut self, buffer: &D::Buffer, bytes: u64) -> Result<Vec<u8>, ComputeError> {
-        self.gpu.device.read(&[View { buffer, at: 0, bytes }])
     }
 }
 

@@ -38,7 +38,7 @@ use crate::host::HostKernels as _;
 use crate::host::side::{HostSide, SideRun};
 use crate::op::{GateUp, Head, Logits, TokenStats};
 use crate::pass::{self, CacheLayer};
-use crate::program::{Observer, Program, Source, TapData};
+use crate::program::{Observer, Program, Source, TapData, TapKey};
 use crate::weight::WeightTable;
 use crate::{ComputeError, Kind, KvType, Op, Val, math};
 
@@ -55,6 +55,9 @@ pub(crate) struct GpuBackend<D: Device> {
 
 /// A run that the processor takes part in.
 type Side<'a> = Option<(&'a mut HostSide<Cpu>, SideRun<Cpu>)>;
+
+/// Bytes of taps that wait to be shown together.
+const TAPS: usize = 64 << 20;
 
 /// Elements of a value as they were read.
 enum Shown {
@@ -206,6 +209,7 @@ impl<D: Device> GpuBackend<D> {
     ) -> Result<(), ComputeError> {
         let program = cx.program;
         let mut taps = program.taps.iter().peekable();
+        let mut seen = Vec::new();
         let (times, products) = (observer.times_ops(), observer.wants_products());
         let seqs = std::mem::take(&mut cx.seqs);
         let admitted = Self::admit(cx, &seqs, inputs);
@@ -249,9 +253,15 @@ impl<D: Device> GpuBackend<D> {
                     if let Some((_, run)) = side {
                         Self::to_device(cx, run, &[v])?;
                     }
-                    let shown = Self::show(cx, &[v])?;
-                    observer.tap(key, v, shown[0].view());
+                    // A copy, since the value's memory is used again before anybody waits.
+                    let bytes = 4 * v.len() as u64;
+                    let copy = cx.gpu.buffer(bytes)?;
+                    cx.gpu.device.copy((&cx.value(v), 0), (&copy, 0), bytes)?;
+                    seen.push((key, v, copy));
                 }
+            }
+            if seen.iter().map(|(_, v, _)| 4 * v.len()).sum::<usize>() > TAPS {
+                Self::show_taps(cx, &mut seen, observer)?;
             }
             cx.free_temporaries();
             for v in op.inputs().into_iter().chain(outputs) {
@@ -268,6 +278,7 @@ impl<D: Device> GpuBackend<D> {
             Self::to_device(cx, run, &program.outputs)?;
             Self::to_device(cx, run, &kept)?;
         }
+        Self::show_taps(cx, &mut seen, observer)?;
         let shown = Self::show(cx, &program.outputs)?;
         for (index, (v, shown)) in program.outputs.iter().zip(&shown).enumerate() {
             observer.output(index, *v, shown.view());
@@ -279,6 +290,28 @@ impl<D: Device> GpuBackend<D> {
             {
                 cx.gpu.recycle(4 * n as u64, old);
             }
+        }
+        Ok(())
+    }
+
+    /// Shows taps that were copied, after everything before is done and found right.
+    fn show_taps(
+        cx: &mut Cx<'_, D>,
+        seen: &mut Vec<(TapKey, Val, D::Buffer)>,
+        observer: &mut dyn Observer,
+    ) -> Result<(), ComputeError> {
+        if seen.is_empty() {
+            return Ok(());
+        }
+        let parts: Vec<(D::Buffer, u64)> =
+            seen.iter().map(|(_, v, buffer)| (buffer.clone(), 4 * v.len() as u64)).collect();
+        let bytes = cx.settle_buffers(&parts)?;
+        let mut at = 0;
+        for (key, v, buffer) in seen.drain(..) {
+            let end = at + 4 * v.len();
+            observer.tap(key, v, Shown::new(v, &bytes[at..end]).view());
+            at = end;
+            cx.gpu.recycle(4 * v.len() as u64, buffer);
         }
         Ok(())
     }
@@ -312,7 +345,7 @@ impl<D: Device> GpuBackend<D> {
                 if let Some(hidden) = hidden {
                     observer.product(o.down, TapData::F32(hidden), Some(ids));
                 } else if let Some((hidden, n)) = cx.hidden.take() {
-                    let bytes = cx.read_buffer(&hidden, 4 * n as u64)?;
+                    let bytes = cx.settle_buffers(&[(hidden, 4 * n as u64)])?;
                     let hidden: Vec<f32> =
                         bytes.as_chunks::<4>().0.iter().map(|&b| f32::from_le_bytes(b)).collect();
                     observer.product(o.down, TapData::F32(&hidden), Some(ids));
@@ -412,10 +445,9 @@ impl<D: Device> Backend for GpuBackend<D> {
         let taken: Vec<_> = different.iter().filter_map(|seq| self.seqs.remove(&seq.0)).collect();
         let mut cx = Cx::new(&mut self.gpu, program, taken, &of);
         let done = Self::execute(&mut cx, &mut side, placement, inputs, observer, stop.as_deref());
-        let mut taken = cx.finish();
+        let mut taken = cx.finish(done.is_ok());
         if done.is_err() {
-            // What it did not finish must not write into what comes next. That the run failed is said already.
-            let _ = self.gpu.device.read(&[]);
+            self.gpu.settle_failed();
         }
         let grows = done.is_ok() && appends;
         if grows {
