@@ -4,7 +4,8 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
+use std::time::Duration;
 
 use crate::ComputeError;
 use crate::backend::{DeviceInfo, DeviceKind};
@@ -22,6 +23,9 @@ const COST: u64 = 8 << 30;
 
 /// Submissions that the device has before we wait for the oldest.
 const AHEAD: usize = 3;
+
+/// How long a thread may take to tell another that its results are there.
+const TOLD: Duration = Duration::from_secs(60);
 
 /// How kernels reach the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -488,16 +492,17 @@ impl Device for WgpuDevice {
         }
         self.submit()?;
         self.submitted.clear();
-        let mapped = Arc::new(Mutex::new(None));
-        let result = Arc::clone(&mapped);
+        let (done, mapped) = mpsc::channel();
         staging.slice(..).map_async(wgpu::MapMode::Read, move |r| {
-            *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(r);
+            // Nobody listens any more where the wait failed.
+            let _ = done.send(r);
         });
         self.wait(None)?;
-        match mapped.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            Some(Ok(())) => {}
-            Some(Err(e)) => return Err(self.shared.lost(e)),
-            None => return Err(self.shared.lost("the results did not come back")),
+        // Another thread that waits for the same device may be the one that is told.
+        match mapped.recv_timeout(TOLD) {
+            Ok(Ok(())) => {}
+            Ok(Err(e)) => return Err(self.shared.lost(e)),
+            Err(_) => return Err(self.shared.lost("the results did not come back")),
         }
         let bytes = staging.slice(..).get_mapped_range().map_err(|e| self.shared.lost(e))?.to_vec();
         staging.unmap();

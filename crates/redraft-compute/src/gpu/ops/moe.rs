@@ -94,7 +94,7 @@ pub(super) fn experts<D: Device>(cx: &mut Cx<'_, D>, o: &MoeExperts) -> Result<(
     let (tokens, widest) = (o.x.rows(), ff.max(n));
     // Tokens of which a kernel can see all pairs; views of them begin where views may.
     let most = (cx.gpu.device.limits().binding / (4 * k * widest).max(1) as u64) as usize;
-    let most = most.min(PAIRS / k.max(1));
+    let most = most.min(PAIRS / n_experts.div_ceil(256).max(1) / k.max(1));
     let most = if tokens <= most { tokens } else { most / 64 * 64 };
     if most == 0 && tokens > 0 {
         return Err(ComputeError::OutOfMemory {
