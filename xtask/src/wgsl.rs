@@ -21,7 +21,7 @@ const MADE: &str = "crates/redraft-compute/src/gpu/kernels/made";
 /// The table.
 const TABLE: &str = "crates/redraft-compute/src/gpu/kernels.rs";
 
-/// How [`dot4`](Flavour) and the barrier `o` read in each form of a text.
+/// How `dot4` and the barrier `o` read in each form of a text.
 #[derive(Clone, Copy, PartialEq)]
 enum Flavour {
     /// For SPIR-V and MSL that we make: nothing needs hiding; products of bytes by an instruction, or one by one.
@@ -30,18 +30,6 @@ enum Flavour {
     Text,
 }
 
-const DOT: &str = "fn dot4(a: u32, b: u32) -> i32 {\n    return dot4I8Packed(a, b);\n}\n";
-const DOT_BY_BYTES: &str = "fn dot4(a: u32, b: u32) -> i32 {
-    var sum = 0;
-    for (var i = 0u; i < 32u; i += 8u) {
-        sum += extractBits(i32(a), i, 8u) * extractBits(i32(b), i, 8u);
-    }
-    return sum;
-}
-";
-const OPEN: &str = "fn o(x: f32) -> f32 {\n    return x;\n}\n";
-const HIDDEN: &str = "fn o(x: f32) -> f32 {\n    return bitcast<f32>(bitcast<u32>(x) ^ p.zero);\n}\n";
-
 /// A kernel as the list has it.
 struct Entry {
     name: String,
@@ -49,23 +37,32 @@ struct Entry {
 }
 
 impl Entry {
+    /// The names of all files of its text.
+    fn parts(&self, root: &Path, flavour: Flavour) -> Result<Vec<String>> {
+        let mut parts = vec!["canon".to_owned()];
+        parts.extend(self.files.iter().cloned());
+        let dots = parts.iter().map(|f| part(root, f)).collect::<Result<String>>()?.contains("dot4(");
+        parts.push(if flavour == Flavour::Text { "o_hidden" } else { "o_open" }.into());
+        if dots {
+            let by_bytes = flavour == (Flavour::Made { dot: false });
+            parts.push(if by_bytes { "dot_by_bytes" } else { "dot" }.into());
+        }
+        Ok(parts)
+    }
+
     fn text(&self, root: &Path, flavour: Flavour) -> Result<String> {
-        let mut text = String::new();
-        for file in std::iter::once("canon").chain(self.files.iter().map(String::as_str)) {
-            let path = root.join(FOLDER).join(format!("{file}.wgsl"));
-            text += &fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        }
-        text += if flavour == Flavour::Text { HIDDEN } else { OPEN };
-        if text.contains("dot4(") {
-            text += if flavour == (Flavour::Made { dot: false }) { DOT_BY_BYTES } else { DOT };
-        }
-        Ok(text)
+        self.parts(root, flavour)?.iter().map(|f| part(root, f)).collect()
     }
 
     /// `matmul_int8` as `MatmulInt8`.
     fn variant(&self) -> String {
         self.name.split('_').map(|part| part[..1].to_uppercase() + &part[1..]).collect()
     }
+}
+
+fn part(root: &Path, file: &str) -> Result<String> {
+    let path = root.join(FOLDER).join(format!("{file}.wgsl"));
+    fs::read_to_string(&path).with_context(|| path.display().to_string())
 }
 
 fn entries(root: &Path) -> Result<Vec<Entry>> {
@@ -221,9 +218,10 @@ fn made(root: &Path) -> Result<Vec<(String, Vec<u8>)>> {
             format!("Some({})", put("dot.spv", bytes(spirv(&e.name, &with_dot)?)))
         };
         put("metal", metal(&e.name, &with_dot, access.len())?.into_bytes());
-        let text = e.text(root, Flavour::Text)?;
-        parse(&e.name, &text)?;
-        put("wgsl", text.into_bytes());
+        parse(&e.name, &e.text(root, Flavour::Text)?)?;
+        let parts = e.parts(root, Flavour::Text)?;
+        let parts: Vec<String> =
+            parts.iter().map(|f| format!("include_str!(\"kernels/{f}.wgsl\")")).collect();
         let variant = e.variant();
         writeln!(names, "    {variant},")?;
         writeln!(
@@ -235,9 +233,11 @@ fn made(root: &Path) -> Result<Vec<(String, Vec<u8>)>> {
         spirv: {spirv_plain},
         spirv_dot: {spirv_dot},
         msl: include_str!(\"kernels/made/{}.metal\"),
-        wgsl: include_str!(\"kernels/made/{}.wgsl\"),
+        wgsl: &[{}],
     }},",
-            e.name, e.name, e.name
+            e.name,
+            e.name,
+            parts.join(", ")
         )?;
     }
     let table = format!(
@@ -251,6 +251,7 @@ pub(crate) enum Kernel {{
 {names}}}
 
 /// All of them, in the order of [`Kernel`].
+#[rustfmt::skip]
 pub(crate) static KERNELS: &[KernelSpec] = &[
 {rows}];
 "

@@ -17,13 +17,13 @@ pub(crate) struct KernelSpec {
     pub(crate) spirv_dot: Option<&'static [u8]>,
     pub(crate) msl: &'static str,
     /// For drivers that take neither.
-    pub(crate) wgsl: &'static str,
+    pub(crate) wgsl: &'static [&'static str],
 }
 
 /// A number for the texts of kernels.
 #[cfg(feature = "wgpu")]
 pub(crate) fn digest(kernels: &[KernelSpec]) -> u64 {
-    fnv(kernels.iter().flat_map(|k| k.wgsl.bytes()))
+    fnv(kernels.iter().flat_map(|k| k.wgsl).flat_map(|text| text.bytes()))
 }
 
 /// FNV-1a, 64 bits.

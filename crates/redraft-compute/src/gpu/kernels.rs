@@ -42,6 +42,7 @@ pub(crate) enum Kernel {
 }
 
 /// All of them, in the order of [`Kernel`].
+#[rustfmt::skip]
 pub(crate) static KERNELS: &[KernelSpec] = &[
     KernelSpec {
         name: "probe",
@@ -50,7 +51,7 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
         spirv: include_bytes!("kernels/made/probe.spv"),
         spirv_dot: Some(include_bytes!("kernels/made/probe.dot.spv")),
         msl: include_str!("kernels/made/probe.metal"),
-        wgsl: include_str!("kernels/made/probe.wgsl"),
+        wgsl: &[include_str!("kernels/canon.wgsl"), include_str!("kernels/probe.wgsl"), include_str!("kernels/o_hidden.wgsl"), include_str!("kernels/dot.wgsl")],
     },
     KernelSpec {
         name: "element",
@@ -59,7 +60,7 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
         spirv: include_bytes!("kernels/made/element.spv"),
         spirv_dot: None,
         msl: include_str!("kernels/made/element.metal"),
-        wgsl: include_str!("kernels/made/element.wgsl"),
+        wgsl: &[include_str!("kernels/canon.wgsl"), include_str!("kernels/element.wgsl"), include_str!("kernels/o_hidden.wgsl")],
     },
     KernelSpec {
         name: "norm",
@@ -68,7 +69,7 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
         spirv: include_bytes!("kernels/made/norm.spv"),
         spirv_dot: None,
         msl: include_str!("kernels/made/norm.metal"),
-        wgsl: include_str!("kernels/made/norm.wgsl"),
+        wgsl: &[include_str!("kernels/canon.wgsl"), include_str!("kernels/norm.wgsl"), include_str!("kernels/o_hidden.wgsl")],
     },
     KernelSpec {
         name: "rope",
@@ -77,7 +78,7 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
         spirv: include_bytes!("kernels/made/rope.spv"),
         spirv_dot: None,
         msl: include_str!("kernels/made/rope.metal"),
-        wgsl: include_str!("kernels/made/rope.wgsl"),
+        wgsl: &[include_str!("kernels/canon.wgsl"), include_str!("kernels/rope.wgsl"), include_str!("kernels/o_hidden.wgsl")],
     },
     KernelSpec {
         name: "take_rows",
@@ -86,7 +87,7 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
         spirv: include_bytes!("kernels/made/take_rows.spv"),
         spirv_dot: None,
         msl: include_str!("kernels/made/take_rows.metal"),
-        wgsl: include_str!("kernels/made/take_rows.wgsl"),
+        wgsl: &[include_str!("kernels/canon.wgsl"), include_str!("kernels/take_rows.wgsl"), include_str!("kernels/o_hidden.wgsl")],
     },
     KernelSpec {
         name: "embed_f32",
@@ -95,7 +96,7 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
         spirv: include_bytes!("kernels/made/embed_f32.spv"),
         spirv_dot: None,
         msl: include_str!("kernels/made/embed_f32.metal"),
-        wgsl: include_str!("kernels/made/embed_f32.wgsl"),
+        wgsl: &[include_str!("kernels/canon.wgsl"), include_str!("kernels/embed.wgsl"), include_str!("kernels/weight_f32.wgsl"), include_str!("kernels/o_hidden.wgsl")],
     },
     KernelSpec {
         name: "embed_half",
@@ -104,7 +105,7 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
         spirv: include_bytes!("kernels/made/embed_half.spv"),
         spirv_dot: None,
         msl: include_str!("kernels/made/embed_half.metal"),
-        wgsl: include_str!("kernels/made/embed_half.wgsl"),
+        wgsl: &[include_str!("kernels/canon.wgsl"), include_str!("kernels/embed.wgsl"), include_str!("kernels/weight_half.wgsl"), include_str!("kernels/o_hidden.wgsl")],
     },
     KernelSpec {
         name: "embed_block",
@@ -113,7 +114,7 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
         spirv: include_bytes!("kernels/made/embed_block.spv"),
         spirv_dot: None,
         msl: include_str!("kernels/made/embed_block.metal"),
-        wgsl: include_str!("kernels/made/embed_block.wgsl"),
+        wgsl: &[include_str!("kernels/canon.wgsl"), include_str!("kernels/embed.wgsl"), include_str!("kernels/weight_block.wgsl"), include_str!("kernels/o_hidden.wgsl")],
     },
     KernelSpec {
         name: "quantize",
@@ -122,7 +123,7 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
         spirv: include_bytes!("kernels/made/quantize.spv"),
         spirv_dot: None,
         msl: include_str!("kernels/made/quantize.metal"),
-        wgsl: include_str!("kernels/made/quantize.wgsl"),
+        wgsl: &[include_str!("kernels/canon.wgsl"), include_str!("kernels/quantize.wgsl"), include_str!("kernels/o_hidden.wgsl")],
     },
     KernelSpec {
         name: "matmul_f32",
@@ -131,7 +132,7 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
         spirv: include_bytes!("kernels/made/matmul_f32.spv"),
         spirv_dot: None,
         msl: include_str!("kernels/made/matmul_f32.metal"),
-        wgsl: include_str!("kernels/made/matmul_f32.wgsl"),
+        wgsl: &[include_str!("kernels/canon.wgsl"), include_str!("kernels/product.wgsl"), include_str!("kernels/weight_f32.wgsl"), include_str!("kernels/matmul.wgsl"), include_str!("kernels/o_hidden.wgsl")],
     },
     KernelSpec {
         name: "matmul_half",
@@ -140,7 +141,7 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
         spirv: include_bytes!("kernels/made/matmul_half.spv"),
         spirv_dot: None,
         msl: include_str!("kernels/made/matmul_half.metal"),
-        wgsl: include_str!("kernels/made/matmul_half.wgsl"),
+        wgsl: &[include_str!("kernels/canon.wgsl"), include_str!("kernels/product.wgsl"), include_str!("kernels/weight_half.wgsl"), include_str!("kernels/matmul.wgsl"), include_str!("kernels/o_hidden.wgsl")],
     },
     KernelSpec {
         name: "matmul_block",
@@ -149,7 +150,7 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
         spirv: include_bytes!("kernels/made/matmul_block.spv"),
         spirv_dot: None,
         msl: include_str!("kernels/made/matmul_block.metal"),
-        wgsl: include_str!("kernels/made/matmul_block.wgsl"),
+        wgsl: &[include_str!("kernels/canon.wgsl"), include_str!("kernels/product.wgsl"), include_str!("kernels/weight_block.wgsl"), include_str!("kernels/matmul.wgsl"), include_str!("kernels/o_hidden.wgsl")],
     },
     KernelSpec {
         name: "matmul_int8",
@@ -158,7 +159,7 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
         spirv: include_bytes!("kernels/made/matmul_int8.spv"),
         spirv_dot: Some(include_bytes!("kernels/made/matmul_int8.dot.spv")),
         msl: include_str!("kernels/made/matmul_int8.metal"),
-        wgsl: include_str!("kernels/made/matmul_int8.wgsl"),
+        wgsl: &[include_str!("kernels/canon.wgsl"), include_str!("kernels/product.wgsl"), include_str!("kernels/weight_block.wgsl"), include_str!("kernels/matmul_int8.wgsl"), include_str!("kernels/o_hidden.wgsl"), include_str!("kernels/dot.wgsl")],
     },
     KernelSpec {
         name: "kv_store",
@@ -167,7 +168,7 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
         spirv: include_bytes!("kernels/made/kv_store.spv"),
         spirv_dot: None,
         msl: include_str!("kernels/made/kv_store.metal"),
-        wgsl: include_str!("kernels/made/kv_store.wgsl"),
+        wgsl: &[include_str!("kernels/canon.wgsl"), include_str!("kernels/kv_store.wgsl"), include_str!("kernels/o_hidden.wgsl")],
     },
     KernelSpec {
         name: "kv_load",
@@ -176,7 +177,7 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
         spirv: include_bytes!("kernels/made/kv_load.spv"),
         spirv_dot: None,
         msl: include_str!("kernels/made/kv_load.metal"),
-        wgsl: include_str!("kernels/made/kv_load.wgsl"),
+        wgsl: &[include_str!("kernels/canon.wgsl"), include_str!("kernels/kv_load.wgsl"), include_str!("kernels/o_hidden.wgsl")],
     },
     KernelSpec {
         name: "attention_scores",
@@ -185,7 +186,7 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
         spirv: include_bytes!("kernels/made/attention_scores.spv"),
         spirv_dot: None,
         msl: include_str!("kernels/made/attention_scores.metal"),
-        wgsl: include_str!("kernels/made/attention_scores.wgsl"),
+        wgsl: &[include_str!("kernels/canon.wgsl"), include_str!("kernels/attention_shared.wgsl"), include_str!("kernels/attention_scores.wgsl"), include_str!("kernels/o_hidden.wgsl")],
     },
     KernelSpec {
         name: "attention_softmax",
@@ -194,7 +195,7 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
         spirv: include_bytes!("kernels/made/attention_softmax.spv"),
         spirv_dot: None,
         msl: include_str!("kernels/made/attention_softmax.metal"),
-        wgsl: include_str!("kernels/made/attention_softmax.wgsl"),
+        wgsl: &[include_str!("kernels/canon.wgsl"), include_str!("kernels/attention_shared.wgsl"), include_str!("kernels/attention_softmax.wgsl"), include_str!("kernels/o_hidden.wgsl")],
     },
     KernelSpec {
         name: "attention_values",
@@ -203,7 +204,7 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
         spirv: include_bytes!("kernels/made/attention_values.spv"),
         spirv_dot: None,
         msl: include_str!("kernels/made/attention_values.metal"),
-        wgsl: include_str!("kernels/made/attention_values.wgsl"),
+        wgsl: &[include_str!("kernels/canon.wgsl"), include_str!("kernels/attention_shared.wgsl"), include_str!("kernels/attention_values.wgsl"), include_str!("kernels/o_hidden.wgsl")],
     },
     KernelSpec {
         name: "moe_probs",
@@ -212,7 +213,7 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
         spirv: include_bytes!("kernels/made/moe_probs.spv"),
         spirv_dot: None,
         msl: include_str!("kernels/made/moe_probs.metal"),
-        wgsl: include_str!("kernels/made/moe_probs.wgsl"),
+        wgsl: &[include_str!("kernels/canon.wgsl"), include_str!("kernels/moe_shared.wgsl"), include_str!("kernels/moe_probs.wgsl"), include_str!("kernels/o_hidden.wgsl")],
     },
     KernelSpec {
         name: "moe_open",
@@ -221,7 +222,7 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
         spirv: include_bytes!("kernels/made/moe_open.spv"),
         spirv_dot: None,
         msl: include_str!("kernels/made/moe_open.metal"),
-        wgsl: include_str!("kernels/made/moe_open.wgsl"),
+        wgsl: &[include_str!("kernels/canon.wgsl"), include_str!("kernels/moe_shared.wgsl"), include_str!("kernels/moe_open.wgsl"), include_str!("kernels/o_hidden.wgsl")],
     },
     KernelSpec {
         name: "moe_choose",
@@ -230,7 +231,7 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
         spirv: include_bytes!("kernels/made/moe_choose.spv"),
         spirv_dot: None,
         msl: include_str!("kernels/made/moe_choose.metal"),
-        wgsl: include_str!("kernels/made/moe_choose.wgsl"),
+        wgsl: &[include_str!("kernels/canon.wgsl"), include_str!("kernels/moe_shared.wgsl"), include_str!("kernels/moe_choose.wgsl"), include_str!("kernels/o_hidden.wgsl")],
     },
     KernelSpec {
         name: "moe_group",
@@ -239,7 +240,7 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
         spirv: include_bytes!("kernels/made/moe_group.spv"),
         spirv_dot: None,
         msl: include_str!("kernels/made/moe_group.metal"),
-        wgsl: include_str!("kernels/made/moe_group.wgsl"),
+        wgsl: &[include_str!("kernels/canon.wgsl"), include_str!("kernels/moe_group.wgsl"), include_str!("kernels/o_hidden.wgsl")],
     },
     KernelSpec {
         name: "moe_combine",
@@ -248,7 +249,7 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
         spirv: include_bytes!("kernels/made/moe_combine.spv"),
         spirv_dot: None,
         msl: include_str!("kernels/made/moe_combine.metal"),
-        wgsl: include_str!("kernels/made/moe_combine.wgsl"),
+        wgsl: &[include_str!("kernels/canon.wgsl"), include_str!("kernels/moe_combine.wgsl"), include_str!("kernels/o_hidden.wgsl")],
     },
     KernelSpec {
         name: "penalize",
@@ -257,7 +258,7 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
         spirv: include_bytes!("kernels/made/penalize.spv"),
         spirv_dot: None,
         msl: include_str!("kernels/made/penalize.metal"),
-        wgsl: include_str!("kernels/made/penalize.wgsl"),
+        wgsl: &[include_str!("kernels/canon.wgsl"), include_str!("kernels/penalize.wgsl"), include_str!("kernels/o_hidden.wgsl")],
     },
     KernelSpec {
         name: "restrict",
@@ -266,7 +267,7 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
         spirv: include_bytes!("kernels/made/restrict.spv"),
         spirv_dot: None,
         msl: include_str!("kernels/made/restrict.metal"),
-        wgsl: include_str!("kernels/made/restrict.wgsl"),
+        wgsl: &[include_str!("kernels/canon.wgsl"), include_str!("kernels/restrict.wgsl"), include_str!("kernels/o_hidden.wgsl")],
     },
     KernelSpec {
         name: "pick_stats",
@@ -275,7 +276,7 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
         spirv: include_bytes!("kernels/made/pick_stats.spv"),
         spirv_dot: None,
         msl: include_str!("kernels/made/pick_stats.metal"),
-        wgsl: include_str!("kernels/made/pick_stats.wgsl"),
+        wgsl: &[include_str!("kernels/canon.wgsl"), include_str!("kernels/pick_stats.wgsl"), include_str!("kernels/o_hidden.wgsl")],
     },
     KernelSpec {
         name: "stats_tile",
@@ -284,7 +285,7 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
         spirv: include_bytes!("kernels/made/stats_tile.spv"),
         spirv_dot: None,
         msl: include_str!("kernels/made/stats_tile.metal"),
-        wgsl: include_str!("kernels/made/stats_tile.wgsl"),
+        wgsl: &[include_str!("kernels/canon.wgsl"), include_str!("kernels/stats_tile.wgsl"), include_str!("kernels/o_hidden.wgsl")],
     },
     KernelSpec {
         name: "stats_row",
@@ -293,7 +294,7 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
         spirv: include_bytes!("kernels/made/stats_row.spv"),
         spirv_dot: None,
         msl: include_str!("kernels/made/stats_row.metal"),
-        wgsl: include_str!("kernels/made/stats_row.wgsl"),
+        wgsl: &[include_str!("kernels/canon.wgsl"), include_str!("kernels/stats_row.wgsl"), include_str!("kernels/o_hidden.wgsl")],
     },
     KernelSpec {
         name: "sample",
@@ -302,7 +303,7 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
         spirv: include_bytes!("kernels/made/sample.spv"),
         spirv_dot: None,
         msl: include_str!("kernels/made/sample.metal"),
-        wgsl: include_str!("kernels/made/sample.wgsl"),
+        wgsl: &[include_str!("kernels/canon.wgsl"), include_str!("kernels/sample.wgsl"), include_str!("kernels/o_hidden.wgsl")],
     },
     KernelSpec {
         name: "soft_parts",
@@ -311,7 +312,7 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
         spirv: include_bytes!("kernels/made/soft_parts.spv"),
         spirv_dot: None,
         msl: include_str!("kernels/made/soft_parts.metal"),
-        wgsl: include_str!("kernels/made/soft_parts.wgsl"),
+        wgsl: &[include_str!("kernels/canon.wgsl"), include_str!("kernels/soft_parts.wgsl"), include_str!("kernels/o_hidden.wgsl")],
     },
     KernelSpec {
         name: "soft_ids",
@@ -320,7 +321,7 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
         spirv: include_bytes!("kernels/made/soft_ids.spv"),
         spirv_dot: None,
         msl: include_str!("kernels/made/soft_ids.metal"),
-        wgsl: include_str!("kernels/made/soft_ids.wgsl"),
+        wgsl: &[include_str!("kernels/canon.wgsl"), include_str!("kernels/soft_ids.wgsl"), include_str!("kernels/o_hidden.wgsl")],
     },
     KernelSpec {
         name: "soft_sum_f32",
@@ -329,7 +330,7 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
         spirv: include_bytes!("kernels/made/soft_sum_f32.spv"),
         spirv_dot: None,
         msl: include_str!("kernels/made/soft_sum_f32.metal"),
-        wgsl: include_str!("kernels/made/soft_sum_f32.wgsl"),
+        wgsl: &[include_str!("kernels/canon.wgsl"), include_str!("kernels/soft_sum.wgsl"), include_str!("kernels/weight_f32.wgsl"), include_str!("kernels/o_hidden.wgsl")],
     },
     KernelSpec {
         name: "soft_sum_half",
@@ -338,7 +339,7 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
         spirv: include_bytes!("kernels/made/soft_sum_half.spv"),
         spirv_dot: None,
         msl: include_str!("kernels/made/soft_sum_half.metal"),
-        wgsl: include_str!("kernels/made/soft_sum_half.wgsl"),
+        wgsl: &[include_str!("kernels/canon.wgsl"), include_str!("kernels/soft_sum.wgsl"), include_str!("kernels/weight_half.wgsl"), include_str!("kernels/o_hidden.wgsl")],
     },
     KernelSpec {
         name: "soft_sum_block",
@@ -347,6 +348,6 @@ pub(crate) static KERNELS: &[KernelSpec] = &[
         spirv: include_bytes!("kernels/made/soft_sum_block.spv"),
         spirv_dot: None,
         msl: include_str!("kernels/made/soft_sum_block.metal"),
-        wgsl: include_str!("kernels/made/soft_sum_block.wgsl"),
+        wgsl: &[include_str!("kernels/canon.wgsl"), include_str!("kernels/soft_sum.wgsl"), include_str!("kernels/weight_block.wgsl"), include_str!("kernels/o_hidden.wgsl")],
     },
 ];

@@ -251,7 +251,7 @@ impl Shared {
             Route::Msl => ready(None, Some(spec.msl)),
             Route::Text => self.device.create_shader_module(wgpu::ShaderModuleDescriptor {
                 label,
-                source: wgpu::ShaderSource::Wgsl(Cow::Borrowed(spec.wgsl)),
+                source: wgpu::ShaderSource::Wgsl(Cow::Owned(spec.wgsl.concat())),
             }),
         }
     }
