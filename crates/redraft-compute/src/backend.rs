@@ -260,6 +260,18 @@ pub struct BackendSpec {
     pub create: CreateBackend,
 }
 
+/// Checks that options ask for f32, the one number type of fast backends.
+pub(crate) fn only_f32(options: &BackendOptions) -> Result<(), ComputeError> {
+    if options.precision == Precision::F32 {
+        return Ok(());
+    }
+    Err(ComputeError::Unavailable {
+        what: "precision",
+        name: options.precision.name().into(),
+        available: Precision::F32.name().into(),
+    })
+}
+
 /// The processor, as a device.
 pub(crate) fn this_processor(level: String) -> Vec<DeviceInfo> {
     vec![DeviceInfo {

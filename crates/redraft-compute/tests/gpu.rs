@@ -1,30 +1,12 @@
-//! A GPU gives the bits of the reference. Where there is none, the test says so; on a machine that has to have one, for `wgpu`
-//! (`REDRAFT_CI`) or for backends that are named (`REDRAFT_DEVICES`), it fails.
+//! A GPU gives the bits of the reference.
 #![cfg(feature = "gpu")]
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // a test, with helpers
 
+mod devices;
+
+use devices::{of_devices, present};
 use redraft_compute::conformance::{Class, Probe, Suite};
-use redraft_compute::{BACKENDS, BackendOptions, BackendSpec, ComputeError};
-
-/// Backends that compute on a device.
-fn of_devices() -> impl Iterator<Item = &'static BackendSpec> {
-    BACKENDS.iter().filter(|b| b.on_device)
-}
-
-/// Those of them that have one here.
-fn present() -> Vec<&'static BackendSpec> {
-    let named = std::env::var("REDRAFT_DEVICES").unwrap_or_default();
-    let must = |spec: &BackendSpec| {
-        let ci = spec.name == "wgpu" && std::env::var_os("REDRAFT_CI").is_some();
-        ci || named.split(',').any(|name| name == spec.name)
-    };
-    let (there, missing): (Vec<_>, Vec<_>) = of_devices().partition(|spec| !(spec.devices)().is_empty());
-    for spec in missing {
-        assert!(!must(spec), "no device for {}", spec.name);
-        println!("skipped: 1 (no device for {})", spec.name);
-    }
-    there
-}
+use redraft_compute::{BackendOptions, ComputeError};
 
 #[test]
 fn the_first_device_gives_the_bits_of_the_reference() {

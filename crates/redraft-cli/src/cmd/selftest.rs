@@ -35,6 +35,9 @@ pub(crate) struct Args {
     quick: bool,
 }
 
+/// Differences that are shown without -v.
+const SHOWN: usize = 20;
+
 #[derive(Debug, Serialize)]
 struct Tested {
     backend: &'static str,
@@ -127,8 +130,12 @@ fn print(list: &[Tested], out: Out) -> anyhow::Result<()> {
     let heading = ["backend", "class", "equal", "digest (exact)", "digest (fast)", "seconds", "computes by"];
     out.text(&table(&heading, &[2, 5], &rows))?;
     for t in list {
-        for difference in &t.differences {
+        let shown = if out.verbose > 0 { t.differences.len() } else { SHOWN.min(t.differences.len()) };
+        for difference in &t.differences[..shown] {
             out.text(&format!("{}: {difference}\n", t.backend))?;
+        }
+        if shown < t.differences.len() {
+            out.text(&format!("{}: and {} more (-v)\n", t.backend, t.differences.len() - shown))?;
         }
     }
     Ok(())

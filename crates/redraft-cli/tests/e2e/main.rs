@@ -8,6 +8,7 @@ mod chat;
 mod checkpoint;
 mod compare;
 mod convert;
+mod devices;
 mod diagnose;
 mod doctor;
 mod files;

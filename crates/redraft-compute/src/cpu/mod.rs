@@ -15,7 +15,9 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::backend::{Backend, BackendOptions, BackendSpec, Capabilities, Precision, this_processor};
+use crate::backend::{
+    Backend, BackendOptions, BackendSpec, Capabilities, Precision, only_f32, this_processor,
+};
 use crate::host::{HostBackend, HostKernels, OpCx};
 use crate::reference::choice;
 use crate::weight::WeightTable;
@@ -51,13 +53,7 @@ pub(crate) const SPEC: BackendSpec = BackendSpec {
 };
 
 fn create(options: &BackendOptions, weights: Arc<WeightTable>) -> Result<Box<dyn Backend>, ComputeError> {
-    if options.precision != Precision::F32 {
-        return Err(ComputeError::Unavailable {
-            what: "precision",
-            name: options.precision.name().into(),
-            available: Precision::F32.name().into(),
-        });
-    }
+    only_f32(options)?;
     let level = CpuLevel::choose(options.level.as_deref())?;
     Ok(Box::new(HostBackend::new(Cpu::new(level, options.threads)?, weights)))
 }

@@ -14,7 +14,7 @@ pub(super) static MODULES: &[Module] = &[
     Module {
         name: "element",
         forms: &[
-            Form { device: "75", bytes: 15434, packed: include_bytes!("made/element.75.z") },
+            Form { device: "75", bytes: 15552, packed: include_bytes!("made/element.75.z") },
         ],
     },
     Module {
@@ -111,7 +111,7 @@ pub(super) static MODULES: &[Module] = &[
     Module {
         name: "attention_values",
         forms: &[
-            Form { device: "75", bytes: 22919, packed: include_bytes!("made/attention_values.75.z") },
+            Form { device: "75", bytes: 31061, packed: include_bytes!("made/attention_values.75.z") },
         ],
     },
     Module {
@@ -123,7 +123,7 @@ pub(super) static MODULES: &[Module] = &[
     Module {
         name: "moe_open",
         forms: &[
-            Form { device: "75", bytes: 18931, packed: include_bytes!("made/moe_open.75.z") },
+            Form { device: "75", bytes: 11704, packed: include_bytes!("made/moe_open.75.z") },
         ],
     },
     Module {
@@ -159,7 +159,7 @@ pub(super) static MODULES: &[Module] = &[
     Module {
         name: "pick_stats",
         forms: &[
-            Form { device: "75", bytes: 6502, packed: include_bytes!("made/pick_stats.75.z") },
+            Form { device: "75", bytes: 6749, packed: include_bytes!("made/pick_stats.75.z") },
         ],
     },
     Module {

@@ -10,7 +10,8 @@ use super::kernels::{KERNELS, Kernel};
 use super::ops::logits::{self, Left};
 use super::seq::{Seq, row_bytes};
 use super::weights::{Stored, stored_bytes};
-use crate::program::Program;
+use crate::op::{Logits, Op};
+use crate::program::{Program, Source};
 use crate::weight::WeightTable;
 use crate::{ComputeError, Val, WeightId, pass};
 
@@ -70,23 +71,31 @@ impl<D: Device> Gpu<D> {
         if let Some(i) = self.pool.iter().position(|p| p.0 == bytes) {
             return Ok(self.pool.swap_remove(i).1);
         }
-        self.take("an intermediate result", bytes)?;
-        self.device.alloc("an intermediate result", bytes)
+        self.alloc("an intermediate result", bytes)
     }
 
-    /// Counts bytes that are about to be allocated.
-    fn take(&mut self, what: &str, bytes: u64) -> Result<(), ComputeError> {
-        let taken = self.taken.saturating_add(bytes);
-        if taken > self.most {
-            return Err(ComputeError::OutOfMemory {
-                what: format!(
-                    "{what} beside {} bytes on the device, of which {} may be taken",
-                    self.taken, self.most
-                ),
-                bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
-            });
+    /// Memory that counts against the limit. What waits for reuse goes first where there is no room.
+    fn alloc(&mut self, what: &str, bytes: u64) -> Result<D::Buffer, ComputeError> {
+        self.room(what, bytes)?;
+        let buffer = self.device.alloc(what, bytes)?;
+        self.taken += bytes;
+        Ok(buffer)
+    }
+
+    /// Sees that there is room for so many bytes.
+    fn room(&mut self, what: &str, bytes: u64) -> Result<(), ComputeError> {
+        while self.taken.saturating_add(bytes) > self.most {
+            let Some((idle, _)) = self.pool.pop() else {
+                return Err(ComputeError::OutOfMemory {
+                    what: format!(
+                        "{what} beside {} bytes on the device, of which {} may be taken",
+                        self.taken, self.most
+                    ),
+                    bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
+                });
+            };
+            self.taken -= idle;
         }
-        self.taken = taken;
         Ok(())
     }
 
@@ -106,11 +115,9 @@ impl<D: Device> Gpu<D> {
         }
         let larger = len + len / 8;
         let bytes = row * larger as u64;
-        let mut make = || {
-            self.take("the KV cache", bytes)?;
-            self.device.alloc("the KV cache", bytes)
-        };
-        let new = [make()?, make()?];
+        self.room("the KV cache", 2 * bytes)?;
+        let new = [self.device.alloc("the KV cache", bytes)?, self.device.alloc("the KV cache", bytes)?];
+        self.taken += 2 * bytes;
         if let Some(old) = &seq.layers[layer].buffers {
             for (old, new) in old.iter().zip(&new) {
                 self.device.copy((old, 0), (new, 0), row * seq.len as u64)?;
@@ -156,8 +163,9 @@ impl<D: Device> Gpu<D> {
         }
         let weights = Arc::clone(&self.weights);
         let weight = weights.get(id)?;
-        self.take(&weight.name, stored_bytes(weight))?;
+        self.room(&weight.name, stored_bytes(weight))?;
         let stored = Arc::new(Stored::upload(&mut self.device, weight)?);
+        self.taken += stored_bytes(weight);
         self.stored.insert(id.0, Arc::clone(&stored));
         Ok(stored)
     }
@@ -249,14 +257,10 @@ impl<'a, D: Device> Cx<'a, D> {
         logits::free(&mut self);
         for v in &self.program.vals {
             let stays = done && self.program.keeps.iter().any(|(_, k, _)| k == v);
-            let kept = self
-                .program
-                .inputs
-                .iter()
-                .any(|(i, s)| i == v && matches!(s, crate::program::Source::Kept { .. }));
-            if let Some(buffer) = self.values[v.index()].take().filter(|_| !stays && !kept) {
-                self.gpu.recycle(4 * v.len() as u64, buffer);
+            if stays {
+                self.values[v.index()] = None;
             }
+            self.free(*v);
         }
         std::mem::take(&mut self.seqs)
     }
@@ -271,11 +275,7 @@ impl<'a, D: Device> Cx<'a, D> {
 
     /// A value is not read any more. Kept ones stay with their sequence.
     pub(super) fn free(&mut self, v: Val) {
-        let kept = self
-            .program
-            .inputs
-            .iter()
-            .any(|(i, s)| *i == v && matches!(s, crate::program::Source::Kept { .. }));
+        let kept = self.program.inputs.iter().any(|(i, s)| *i == v && matches!(s, Source::Kept { .. }));
         if let Some(buffer) = self.values[v.index()].take().filter(|_| !kept) {
             self.gpu.recycle(4 * v.len() as u64, buffer);
         }
@@ -310,14 +310,61 @@ impl<'a, D: Device> Cx<'a, D> {
         self.gpu.nothing.clone()
     }
 
-    /// Checks ids that came from the host, after everything before was found right.
+    /// Checks ids, after everything before was found right. Those that ops of the program make are below the number that the op
+    /// knows; where that is not enough they are looked at.
     pub(super) fn check_ids(&mut self, op: &'static str, v: Val, limit: usize) -> Result<(), ComputeError> {
-        let Some(ids) = self.ids.get(&v.index()) else { return Ok(()) };
-        let found = pass::check_ids(op, ids, v.cols(), limit);
-        if found.is_err() {
+        let of_op = |o: &Op| match o {
+            Op::MoeRoute(o) if o.ids == v => Some(o.logits.cols()),
+            Op::TokenStats(o) if o.argmax == v => Some(self.vocabulary(&o.logits)),
+            Op::TokenSample(o) if o.out == v => Some(self.vocabulary(&o.of.logits)),
+            _ => None,
+        };
+        if self.program.ops[..self.at].iter().find_map(of_op).is_some_and(|n| n <= limit) {
+            return Ok(());
+        }
+        let wrong = match self.ids.get(&v.index()) {
+            Some(ids) => pass::check_ids(op, ids, v.cols(), limit),
+            None => {
+                let bytes = self.settle(&[v])?;
+                let ids: Vec<i32> = bytes.as_chunks::<4>().0.iter().map(|&b| i32::from_le_bytes(b)).collect();
+                pass::check_ids(op, &ids[..v.len()], v.cols(), limit)
+            }
+        };
+        if wrong.is_err() {
             self.settle(&[])?;
         }
-        found
+        wrong
+    }
+
+    /// Ids of logits.
+    fn vocabulary(&self, logits: &Logits) -> usize {
+        match logits.head {
+            Some(head) => self.program.weights().get(head.w).map_or(usize::MAX, |w| w.rows),
+            None => logits.x.cols(),
+        }
+    }
+
+    /// `n` rows of `cols` words from row `first` on, which may begin where no view may: a view that begins before them, and
+    /// their place in it.
+    pub(super) fn near<'b>(
+        &self,
+        buffer: &'b D::Buffer,
+        (first, n, cols): (usize, usize, usize),
+    ) -> (View<'b, D::Buffer>, u32) {
+        let at = 4 * (first * cols) as u64;
+        let before = at % self.gpu.device.limits().align;
+        let bytes = before + 4 * (n * cols).max(1) as u64;
+        (View { buffer, at: at - before, bytes }, (before / 4) as u32)
+    }
+
+    /// The same of rows of a value.
+    pub(super) fn near_value<'b>(
+        &self,
+        buffer: &'b D::Buffer,
+        v: Val,
+        rows: &Range<usize>,
+    ) -> (View<'b, D::Buffer>, u32) {
+        self.near(buffer, (rows.start, rows.len(), v.cols()))
     }
 
     /// A word in which a kernel says what is wrong with a result of this op, whose first element is `first`.

@@ -31,6 +31,17 @@ pub(crate) fn fnv(bytes: impl Iterator<Item = u8>) -> u64 {
     bytes.fold(0xCBF2_9CE4_8422_2325, |hash, b| (hash ^ u64::from(b)).wrapping_mul(0x0100_0000_01B3))
 }
 
+/// A device that cannot be had.
+pub(crate) fn no_device(name: &str, available: String) -> ComputeError {
+    ComputeError::Unavailable { what: "device", name: name.into(), available }
+}
+
+/// The number of a device that options name; none is the first.
+pub(crate) fn device_number(name: Option<&str>) -> Result<usize, ComputeError> {
+    let wrong = |n: &str| no_device(n, "a number, as `redraft devices` lists them".into());
+    name.map_or(Ok(0), |n| n.parse().map_err(|_| wrong(n)))
+}
+
 /// What a device can hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limits {

@@ -8,12 +8,11 @@ use std::collections::BTreeMap;
 use std::ffi::{CString, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::GpuBackend;
-use super::device::{Device, Dispatch, Limits, PARAMETERS, View};
+use super::device::{Device, Dispatch, Limits, PARAMETERS, View, device_number, no_device};
 use super::kernels::{KERNELS, Kernel};
 use super::module::Module;
 use crate::ComputeError;
-use crate::backend::{Backend, BackendOptions, Capabilities, Check, Precision};
+use crate::backend::{Backend, BackendOptions, Check};
 use crate::weight::WeightTable;
 
 /// What a driver could not do.
@@ -151,22 +150,12 @@ impl<D: Driver> Shared<D> {
 impl<D: Driver> DriverDevice<D> {
     /// The device of that number; none is the first.
     pub(crate) fn open(opened: &Opened<D>, number: Option<&str>) -> Result<DriverDevice<D>, ComputeError> {
-        let unavailable = |name: &str, available: String| ComputeError::Unavailable {
-            what: "device",
-            name: name.into(),
-            available,
-        };
-        let number = match number {
-            None => 0,
-            Some(n) => {
-                n.parse().map_err(|_| unavailable(n, "a number, as `redraft devices` lists them".into()))?
-            }
-        };
+        let number = device_number(number)?;
         let mut opened = opened.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(shared) = opened.get(&number) {
             return Ok(DriverDevice { shared: Arc::clone(shared) });
         }
-        let driver = D::open(number).map_err(|there| unavailable(&number.to_string(), there))?;
+        let driver = D::open(number).map_err(|there| no_device(&number.to_string(), there))?;
         let shared = Arc::new(Shared { driver, functions: Mutex::default() });
         opened.insert(number, Arc::clone(&shared));
         Ok(DriverDevice { shared })
@@ -185,22 +174,11 @@ pub(crate) fn create<D: Driver>(
     options: &BackendOptions,
     weights: Arc<WeightTable>,
 ) -> Result<Box<dyn Backend>, ComputeError> {
-    if options.precision != Precision::F32 {
-        return Err(ComputeError::Unavailable {
-            what: "precision",
-            name: options.precision.name().into(),
-            available: Precision::F32.name().into(),
-        });
-    }
-    let device = DriverDevice::open(opened, options.device.as_deref())?;
-    let capabilities = Capabilities {
-        backend: D::BACKEND,
-        precision: Precision::F32,
-        level: device.shared.driver.name().into(),
-        threads: 1,
-        bit_exact: true,
-    };
-    Ok(Box::new(GpuBackend::new(device, capabilities, options, weights)?))
+    super::create(D::BACKEND, options, weights, || {
+        let device = DriverDevice::open(opened, options.device.as_deref())?;
+        let name = device.shared.driver.name().into();
+        Ok((device, name))
+    })
 }
 
 /// Compares the operations of a device with those of the host.
@@ -280,8 +258,8 @@ impl<D: Driver> Device for DriverDevice<D> {
         let shared = &self.shared;
         self.ask(|driver| {
             let function = shared.function(work.kernel)?;
-            // SAFETY: arguments are as the kernel of this text declares them; every index in it is below the length of its view
-            // for the parameters that the ops give. Buffers live until the device is done: freeing waits.
+            // Every index in a kernel is below the length of its view for the parameters that the ops give.
+            // SAFETY: arguments are as the kernel declares them; buffers live until the device is done: freeing waits.
             unsafe { driver.launch(function, work.groups, spec.workgroup, &mut arguments) }
         })
     }

@@ -32,7 +32,9 @@ use std::time::Instant;
 use self::cx::{Cx, Gpu};
 use self::device::Device;
 use self::seq::Seq;
-use crate::backend::{Backend, BackendOptions, Capabilities, InputData, KvLayout, Placement, SeqId};
+use crate::backend::{
+    Backend, BackendOptions, Capabilities, InputData, KvLayout, Placement, Precision, SeqId, only_f32,
+};
 use crate::cpu::{Cpu, CpuLevel};
 use crate::host::HostKernels as _;
 use crate::host::side::{HostSide, SideRun};
@@ -43,7 +45,7 @@ use crate::weight::WeightTable;
 use crate::{ComputeError, Kind, KvType, Op, Val, math};
 
 /// A backend on a GPU.
-pub(crate) struct GpuBackend<D: Device> {
+struct GpuBackend<D: Device> {
     gpu: Gpu<D>,
     capabilities: Capabilities,
     seqs: BTreeMap<u32, Seq<D::Buffer>>,
@@ -82,27 +84,31 @@ impl Shown {
     }
 }
 
-impl<D: Device> GpuBackend<D> {
-    pub(crate) fn new(
-        device: D,
-        mut capabilities: Capabilities,
-        options: &BackendOptions,
-        weights: Arc<WeightTable>,
-    ) -> Result<GpuBackend<D>, ComputeError> {
-        let placement = options.placement;
-        let host = if placement.splits() {
-            let level = CpuLevel::choose(options.level.as_deref())?;
-            let cpu = Cpu::new(level, options.threads)?;
-            capabilities.threads = cpu.capabilities().threads;
-            capabilities.level = format!("{}, and {}", capabilities.level, level.name());
-            Some(HostSide::new(cpu))
-        } else {
-            None
-        };
-        let gpu = Gpu::new(device, weights, options.device_memory)?;
-        Ok(GpuBackend { gpu, capabilities, seqs: BTreeMap::new(), next: 0, placement, host })
+/// A backend on a device that `open` opens, with its name.
+pub(crate) fn create<D: Device + 'static>(
+    backend: &'static str,
+    options: &BackendOptions,
+    weights: Arc<WeightTable>,
+    open: impl FnOnce() -> Result<(D, String), ComputeError>,
+) -> Result<Box<dyn Backend>, ComputeError> {
+    only_f32(options)?;
+    let (device, name) = open()?;
+    let mut capabilities =
+        Capabilities { backend, precision: Precision::F32, level: name, threads: 1, bit_exact: true };
+    let placement = options.placement;
+    let mut host = None;
+    if placement.splits() {
+        let level = CpuLevel::choose(options.level.as_deref())?;
+        let cpu = Cpu::new(level, options.threads)?;
+        capabilities.threads = cpu.capabilities().threads;
+        capabilities.level = format!("{}, and {}", capabilities.level, level.name());
+        host = Some(HostSide::new(cpu));
     }
+    let gpu = Gpu::new(device, weights, options.device_memory)?;
+    Ok(Box::new(GpuBackend { gpu, capabilities, seqs: BTreeMap::new(), next: 0, placement, host }))
+}
 
+impl<D: Device> GpuBackend<D> {
     fn seq(&self, id: SeqId) -> Result<&Seq<D::Buffer>, ComputeError> {
         self.seqs.get(&id.0).ok_or(ComputeError::UnknownHandle { what: "sequence", id: id.0 })
     }

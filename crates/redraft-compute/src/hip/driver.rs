@@ -134,9 +134,9 @@ impl Driver for Hip {
             match self.check(unsafe { (self.api.hipModuleLoadData)(&raw mut loaded, image.as_ptr().cast()) })
             {
                 Ok(()) => {
+                    let (get, name) = (self.api.hipModuleGetFunction, function.as_ptr());
                     // SAFETY: the module was just loaded and stays so; the name ends with a zero.
-                    let status =
-                        unsafe { (self.api.hipModuleGetFunction)(&raw mut found, loaded, function.as_ptr()) };
+                    let status = unsafe { get(&raw mut found, loaded, name) };
                     return self.check(status).map(|()| found as usize);
                 }
                 Err(Failure::Full) => return Err(Failure::Full),
@@ -160,17 +160,15 @@ impl Driver for Hip {
     }
 
     unsafe fn upload(&self, to: u64, bytes: &[u8]) -> Result<(), Failure> {
+        let from = bytes.as_ptr().cast_mut().cast();
         // SAFETY: as the caller has it; the runtime only reads the bytes.
-        let status =
-            unsafe { (self.api.hipMemcpyHtoD)(pointer(to), bytes.as_ptr().cast_mut().cast(), bytes.len()) };
-        self.check(status)
+        self.check(unsafe { (self.api.hipMemcpyHtoD)(pointer(to), from, bytes.len()) })
     }
 
     unsafe fn download(&self, from: u64, bytes: &mut [u8]) -> Result<(), Failure> {
+        let to = bytes.as_mut_ptr().cast();
         // SAFETY: as the caller has it.
-        let status =
-            unsafe { (self.api.hipMemcpyDtoH)(bytes.as_mut_ptr().cast(), pointer(from), bytes.len()) };
-        self.check(status)
+        self.check(unsafe { (self.api.hipMemcpyDtoH)(to, pointer(from), bytes.len()) })
     }
 
     unsafe fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<(), Failure> {

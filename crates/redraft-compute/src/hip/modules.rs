@@ -144,9 +144,9 @@ pub(super) static MODULES: &[Module] = &[
     Module {
         name: "attention_values",
         forms: &[
-            Form { device: "gfx90a", bytes: 13168, packed: include_bytes!("made/attention_values.gfx90a.z") },
-            Form { device: "gfx942", bytes: 12720, packed: include_bytes!("made/attention_values.gfx942.z") },
-            Form { device: "gfx1100", bytes: 13488, packed: include_bytes!("made/attention_values.gfx1100.z") },
+            Form { device: "gfx90a", bytes: 14960, packed: include_bytes!("made/attention_values.gfx90a.z") },
+            Form { device: "gfx942", bytes: 14128, packed: include_bytes!("made/attention_values.gfx942.z") },
+            Form { device: "gfx1100", bytes: 15408, packed: include_bytes!("made/attention_values.gfx1100.z") },
         ],
     },
     Module {
@@ -160,9 +160,9 @@ pub(super) static MODULES: &[Module] = &[
     Module {
         name: "moe_open",
         forms: &[
-            Form { device: "gfx90a", bytes: 6112, packed: include_bytes!("made/moe_open.gfx90a.z") },
-            Form { device: "gfx942", bytes: 5920, packed: include_bytes!("made/moe_open.gfx942.z") },
-            Form { device: "gfx1100", bytes: 5152, packed: include_bytes!("made/moe_open.gfx1100.z") },
+            Form { device: "gfx90a", bytes: 5600, packed: include_bytes!("made/moe_open.gfx90a.z") },
+            Form { device: "gfx942", bytes: 5536, packed: include_bytes!("made/moe_open.gfx942.z") },
+            Form { device: "gfx1100", bytes: 4896, packed: include_bytes!("made/moe_open.gfx1100.z") },
         ],
     },
     Module {
@@ -208,7 +208,7 @@ pub(super) static MODULES: &[Module] = &[
     Module {
         name: "pick_stats",
         forms: &[
-            Form { device: "gfx90a", bytes: 5608, packed: include_bytes!("made/pick_stats.gfx90a.z") },
+            Form { device: "gfx90a", bytes: 5672, packed: include_bytes!("made/pick_stats.gfx90a.z") },
             Form { device: "gfx942", bytes: 5672, packed: include_bytes!("made/pick_stats.gfx942.z") },
             Form { device: "gfx1100", bytes: 5288, packed: include_bytes!("made/pick_stats.gfx1100.z") },
         ],

@@ -5,8 +5,7 @@ mod device;
 use std::sync::Arc;
 
 use crate::ComputeError;
-use crate::backend::{Backend, BackendOptions, BackendSpec, Capabilities, Precision};
-use crate::gpu::GpuBackend;
+use crate::backend::{Backend, BackendOptions, BackendSpec, Precision};
 use crate::weight::WeightTable;
 
 /// Entry in [`BACKENDS`](crate::BACKENDS).
@@ -22,20 +21,9 @@ pub(crate) const SPEC: BackendSpec = BackendSpec {
 };
 
 fn create(options: &BackendOptions, weights: Arc<WeightTable>) -> Result<Box<dyn Backend>, ComputeError> {
-    if options.precision != Precision::F32 {
-        return Err(ComputeError::Unavailable {
-            what: "precision",
-            name: options.precision.name().into(),
-            available: Precision::F32.name().into(),
-        });
-    }
-    let device = device::WgpuDevice::open(options.device.as_deref())?;
-    let capabilities = Capabilities {
-        backend: SPEC.name,
-        precision: Precision::F32,
-        level: device.name(),
-        threads: 1,
-        bit_exact: true,
-    };
-    Ok(Box::new(GpuBackend::new(device, capabilities, options, weights)?))
+    crate::gpu::create(SPEC.name, options, weights, || {
+        let device = device::WgpuDevice::open(options.device.as_deref())?;
+        let name = device.name();
+        Ok((device, name))
+    })
 }

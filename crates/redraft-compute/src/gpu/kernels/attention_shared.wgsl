@@ -17,6 +17,9 @@ struct P {
     scaled: u32,
     // First row of these in the list of visible keys.
     seen_at: u32,
+    // Keys whose values are added, of all of these.
+    key_first: u32,
+    key_end: u32,
 }
 
 @group(0) @binding(0) var<uniform> p: P;

@@ -1,5 +1,5 @@
 // Weighted sums of values, sequential over keys; 64 rows and 64 channels of a head to a workgroup. A key that weighs nothing adds
-// a zero, which changes no bit.
+// a zero, which changes no bit. Keys come in ranges of a dispatch each; sums that are not complete stand in `out`.
 @group(0) @binding(2) var<storage, read> weights: array<f32>;
 @group(0) @binding(3) var<storage, read> v: array<f32>;
 @group(0) @binding(4) var<storage, read> inverses: array<f32>;
@@ -19,12 +19,23 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let tx = at & 15u;
     let ty = at >> 4u;
     var acc: array<array<f32, 4>, 4>;
-    for (var j0 = 0u; j0 < p.keys; j0 += STEP) {
+    if p.key_first != 0u {
+        for (var i = 0u; i < 4u; i++) {
+            for (var j = 0u; j < 4u; j++) {
+                let row = r0 + ty * 4u + i;
+                let c = c0 + tx * 4u + j;
+                if row < p.rows && c < p.head {
+                    acc[i][j] = out[((p.row_at + row) * p.heads + h) * p.head + c];
+                }
+            }
+        }
+    }
+    for (var j0 = p.key_first; j0 < p.key_end; j0 += STEP) {
         for (var i = 0u; i < 4u; i++) {
             let jx = at & 15u;
             let m = (at >> 4u) + 16u * i;
             var a = 0.0;
-            if j0 + jx < p.keys && r0 + m < p.rows {
+            if j0 + jx < p.key_end && r0 + m < p.rows {
                 a = weights[((r0 + m) * p.heads + h) * p.keys + j0 + jx];
             }
             es[jx * TILE + m] = a;
@@ -32,7 +43,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             let c = at & 63u;
             let jy = (at >> 6u) + 4u * i;
             var b = 0.0;
-            if j0 + jy < p.keys && c0 + c < p.head {
+            if j0 + jy < p.key_end && c0 + c < p.head {
                 b = v[(j0 + jy) * p.kv_cols + kv_head * p.head + c0 + c];
             }
             vs[jy * TILE + c] = b;
@@ -57,10 +68,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             let row = r0 + ty * 4u + i;
             let c = c0 + tx * 4u + j;
             if row < p.rows && c < p.head {
-                let r = flush(acc[i][j] * inverses[row * p.heads + h]);
                 let to = ((p.row_at + row) * p.heads + h) * p.head + c;
-                out[to] = r;
-                note(to, r);
+                if p.key_end < p.keys {
+                    out[to] = acc[i][j];
+                } else {
+                    let r = flush(acc[i][j] * inverses[row * p.heads + h]);
+                    out[to] = r;
+                    note(to, r);
+                }
             }
         }
     }

@@ -9,6 +9,8 @@ struct P {
     b: f32,
     first: u32,
     count: u32,
+    // Where y begins.
+    y_at: u32,
 }
 
 @group(0) @binding(0) var<uniform> p: P;
@@ -33,7 +35,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         // Add, from element `first` on.
         case 1u: {
             if i >= p.first && i - p.first < p.count {
-                r = flush(value + y[i - p.first]);
+                r = flush(value + y[p.y_at + i - p.first]);
             }
         }
         // Glu: gelu, silu.

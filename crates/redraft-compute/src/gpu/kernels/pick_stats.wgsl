@@ -3,6 +3,10 @@ struct P {
     op: u32,
     zero: u32,
     cols: u32,
+    // Where the picks and the results begin.
+    argmax_at: u32,
+    sample_at: u32,
+    out_at: u32,
 }
 
 @group(0) @binding(0) var<uniform> p: P;
@@ -17,7 +21,7 @@ var<workgroup> most: array<f32, 256>;
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) at: u32) {
     let row = group.x;
     let begin = row * p.cols;
-    let best = min(argmax[row], p.cols - 1u);
+    let best = min(argmax[p.argmax_at + row], p.cols - 1u);
     var m = bitcast<f32>(0xff7fffffu);
     for (var v = at; v < p.cols; v += 256u) {
         if v != best || p.cols == 1u {
@@ -35,11 +39,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if at == 0u {
         put(3u * row, x[begin + best]);
         put(3u * row + 1u, most[0]);
-        put(3u * row + 2u, x[begin + min(sample[row], p.cols - 1u)]);
+        put(3u * row + 2u, x[begin + min(sample[p.sample_at + row], p.cols - 1u)]);
     }
 }
 
 fn put(i: u32, r: f32) {
-    out[i] = r;
+    out[p.out_at + i] = r;
     note(i, r);
 }

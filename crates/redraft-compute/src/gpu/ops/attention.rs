@@ -9,6 +9,10 @@ use super::super::seq::row_bytes;
 use crate::op::{Attention, KvAppend, Segment};
 use crate::{ComputeError, KV_RUN, KvType};
 
+/// Keys whose values a dispatch adds, at most, a multiple of 16: drivers end what takes long, and llvmpipe leaves a kernel after
+/// some 65,000 rounds of its loops.
+const KEYS: usize = 1 << 14;
+
 /// The number by which kernels know a type.
 fn kind(kv_type: KvType) -> u32 {
     match kv_type {
@@ -178,7 +182,7 @@ fn attend<D: Device>(
         let n = most.min(segment.rows - row);
         let scores = cx.temporary(4 * (n * heads * keys) as u64)?;
         let inverses = cx.temporary(4 * (n * heads) as u64)?;
-        let parameters = [
+        let mut parameters = [
             slot,
             0,
             n as u32,
@@ -191,6 +195,8 @@ fn attend<D: Device>(
             scale.to_bits(),
             u32::from(o.scale != 1.0),
             row as u32,
+            0,
+            keys as u32,
         ];
         let tile = |x: usize| x.div_ceil(64) as u32;
         let macs = (n * heads * keys * d) as u64;
@@ -202,7 +208,14 @@ fn attend<D: Device>(
         let views = [words(&list.0, list.1), all_scores, all_inverses];
         cx.dispatch(Kernel::AttentionSoftmax, &views, &parameters, grid, 64 * (n * heads * keys) as u64)?;
         let views = [all_scores, words(&v, keys * kv_cols), all_inverses, words(&out, o.out.len())];
-        cx.dispatch(Kernel::AttentionValues, &views, &parameters, [tile(d), tile(n), heads as u32], macs)?;
+        for from in (0..keys).step_by(KEYS) {
+            let to = keys.min(from + KEYS);
+            let [.., first, end] = &mut parameters;
+            (*first, *end) = (from as u32, to as u32);
+            let macs = (n * heads * (to - from) * d) as u64;
+            let groups = [tile(d), tile(n), heads as u32];
+            cx.dispatch(Kernel::AttentionValues, &views, &parameters, groups, macs)?;
+        }
         row += n;
     }
     Ok(())

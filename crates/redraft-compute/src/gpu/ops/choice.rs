@@ -134,23 +134,13 @@ pub(super) fn pick_stats<D: Device>(cx: &mut Cx<'_, D>, o: &PickStats) -> Result
     let (argmax, sample) = (cx.value(o.argmax), cx.value(o.sample));
     for part in cx.parts(o.logits.rows(), cols)? {
         let slot = cx.slot(o.out, 3 * part.start)?;
-        // Single numbers of rows begin where no view may.
-        let some = |cx: &mut Cx<'_, D>, of: &D::Buffer, n: u64| -> Result<D::Buffer, ComputeError> {
-            let moved = cx.temporary(4 * n * part.len() as u64)?;
-            cx.gpu.device.copy((of, 4 * n * part.start as u64), (&moved, 0), 4 * n * part.len() as u64)?;
-            Ok(moved)
-        };
-        let (argmax, sample) = (some(cx, &argmax, 1)?, some(cx, &sample, 1)?);
-        let result = cx.temporary(12 * part.len() as u64)?;
-        let views = [
-            rows_of(&x, &part, cols),
-            words(&argmax, part.len()),
-            words(&sample, part.len()),
-            words(&result, 3 * part.len()),
-        ];
+        let (argmax, argmax_at) = cx.near_value(&argmax, o.argmax, &part);
+        let (sample, sample_at) = cx.near_value(&sample, o.sample, &part);
+        let (out, out_at) = cx.near_value(&out, o.out, &part);
+        let parameters = [slot, 0, cols as u32, argmax_at, sample_at, out_at];
+        let views = [rows_of(&x, &part, cols), argmax, sample, out];
         let cost = 8 * (part.len() * cols) as u64;
-        cx.dispatch(Kernel::PickStats, &views, &[slot, 0, cols as u32], [part.len() as u32, 1, 1], cost)?;
-        cx.gpu.device.copy((&result, 0), (&out, 12 * part.start as u64), 12 * part.len() as u64)?;
+        cx.dispatch(Kernel::PickStats, &views, &parameters, [part.len() as u32, 1, 1], cost)?;
     }
     Ok(())
 }

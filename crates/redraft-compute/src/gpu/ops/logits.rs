@@ -151,29 +151,6 @@ fn free_unread<D: Device>(cx: &mut Cx<'_, D>) {
     }
 }
 
-/// `n` rows of `cols` words from row `first` on, which may begin where no view may: a view that begins before them, and
-/// their place in it.
-fn near<'a, D: Device>(
-    cx: &Cx<'_, D>,
-    buffer: &'a D::Buffer,
-    (first, n, cols): (usize, usize, usize),
-) -> (View<'a, D::Buffer>, u32) {
-    let at = 4 * (first * cols) as u64;
-    let before = at % cx.gpu.device.limits().align;
-    let bytes = before + 4 * (n * cols).max(1) as u64;
-    (View { buffer, at: at - before, bytes }, (before / 4) as u32)
-}
-
-/// The same of a value.
-fn near_value<'a, D: Device>(
-    cx: &Cx<'_, D>,
-    buffer: &'a D::Buffer,
-    v: Val,
-    rows: &Range<usize>,
-) -> (View<'a, D::Buffer>, u32) {
-    near(cx, buffer, (rows.start, rows.len(), v.cols()))
-}
-
 pub(super) fn token_stats<D: Device>(cx: &mut Cx<'_, D>, o: &TokenStats) -> Result<(), ComputeError> {
     let logits = Rows::new(cx, &o.logits)?;
     let (vocab, tiles) = (logits.vocab, o.tiles.cols() / 2);
@@ -183,16 +160,16 @@ pub(super) fn token_stats<D: Device>(cx: &mut Cx<'_, D>, o: &TokenStats) -> Resu
     for rows in &logits.chunks {
         let chunk = logits.chunk(cx, rows)?;
         let n = rows.len();
-        let (x, x_at) = near(cx, &chunk.buffer, (chunk.first, n, vocab));
+        let (x, x_at) = cx.near(&chunk.buffer, (chunk.first, n, vocab));
         let parts = words(&parts_b, 4 * n * tiles);
         let [n_words, vocab_words, tiles_words] = [n, vocab, tiles].map(|x| x as u32);
         let parameters = [NO_SLOT, 0, n_words, vocab_words, tiles_words, x_at, chunk.by.to_bits()];
         let grid = cx.grid((n * tiles).div_ceil(16))?;
         cx.dispatch(Kernel::StatsTile, &[x, parts], &parameters, grid, 64 * (n * vocab) as u64)?;
         let slot = cx.slot(o.stats, rows.start * STATS)?;
-        let (stats, stats_at) = near_value(cx, &stats_b, o.stats, rows);
-        let (tiles, tiles_at) = near_value(cx, &tiles_b, o.tiles, rows);
-        let (argmax, argmax_at) = near_value(cx, &argmax_b, o.argmax, rows);
+        let (stats, stats_at) = cx.near_value(&stats_b, o.stats, rows);
+        let (tiles, tiles_at) = cx.near_value(&tiles_b, o.tiles, rows);
+        let (argmax, argmax_at) = cx.near_value(&argmax_b, o.argmax, rows);
         let parameters = [slot, 0, n_words, tiles_words, stats_at, tiles_at, argmax_at];
         cx.each(Kernel::StatsRow, &[parts, stats, tiles, argmax], &parameters, n)?;
     }
@@ -207,11 +184,11 @@ pub(super) fn token_sample<D: Device>(cx: &mut Cx<'_, D>, o: &TokenSample) -> Re
     for rows in &logits.chunks {
         let chunk = logits.chunk(cx, rows)?;
         let n = rows.len();
-        let (x, x_at) = near(cx, &chunk.buffer, (chunk.first, n, logits.vocab));
-        let (stats, stats_at) = near_value(cx, &stats_b, o.of.stats, rows);
-        let (tiles, tiles_at) = near_value(cx, &tiles_b, o.of.tiles, rows);
-        let (u, u_at) = near_value(cx, &u_b, o.u, rows);
-        let (out, out_at) = near_value(cx, &out_b, o.out, rows);
+        let (x, x_at) = cx.near(&chunk.buffer, (chunk.first, n, logits.vocab));
+        let (stats, stats_at) = cx.near_value(&stats_b, o.of.stats, rows);
+        let (tiles, tiles_at) = cx.near_value(&tiles_b, o.of.tiles, rows);
+        let (u, u_at) = cx.near_value(&u_b, o.u, rows);
+        let (out, out_at) = cx.near_value(&out_b, o.out, rows);
         let parameters = [
             NO_SLOT,
             0,
@@ -252,9 +229,9 @@ pub(super) fn soft_embed<D: Device>(cx: &mut Cx<'_, D>, o: &SoftEmbed) -> Result
         let probabilities = words(&probabilities_b, n * vocab);
         let flags = words(&flags_b, groups * vocab);
         let ids = words(&ids_b, groups * (vocab + 1));
-        let (x, x_at) = near(cx, &chunk.buffer, (chunk.first, n, vocab));
-        let (stats, stats_at) = near_value(cx, &stats_b, o.of.stats, rows);
-        let (tiles, tiles_at) = near_value(cx, &tiles_b, o.of.tiles, rows);
+        let (x, x_at) = cx.near(&chunk.buffer, (chunk.first, n, vocab));
+        let (stats, stats_at) = cx.near_value(&stats_b, o.of.stats, rows);
+        let (tiles, tiles_at) = cx.near_value(&tiles_b, o.of.tiles, rows);
         let parameters = [
             NO_SLOT,
             0,
@@ -304,7 +281,7 @@ impl<B: Clone> Sum<'_, B> {
             return Ok(());
         }
         let slot = cx.slot(self.out, rows.start * cols)?;
-        let (out, out_at) = near_value(cx, out_b, self.out, rows);
+        let (out, out_at) = cx.near_value(out_b, self.out, rows);
         let kernel = match self.stored.form {
             Form::F32 => Kernel::SoftSumF32,
             Form::Half(_) => Kernel::SoftSumHalf,

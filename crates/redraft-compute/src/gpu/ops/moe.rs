@@ -18,6 +18,13 @@ pub(super) fn route<D: Device>(cx: &mut Cx<'_, D>, o: &MoeRoute) -> Result<(), C
     if rows == 0 {
         return Ok(());
     }
+    if r.top_k * experts > CHOICES {
+        return Err(ComputeError::Unavailable {
+            what: "a router that looks through experts so often on",
+            name: "this backend".into(),
+            available: format!("at most {CHOICES} times, or --backend cpu"),
+        });
+    }
     let groups = r.groups.map_or(0, |g| g.n);
     let stride = experts + groups;
     let mut vector = |w: Option<WeightId>| match w {
@@ -59,12 +66,17 @@ pub(super) fn route<D: Device>(cx: &mut Cx<'_, D>, o: &MoeRoute) -> Result<(), C
         let (list, n) = (cx.constant(&list)?, list.len());
         let worth = cx.temporary(4 * (spans.len() * experts) as u64)?;
         let views = [all_probs, bias, words(&list, n), words(&worth, spans.len() * experts), all_free];
-        cx.each(Kernel::MoeOpen, &views, &parameters, spans.len())?;
+        let cost = (rows * experts + spans.len() * experts * experts) as u64;
+        cx.dispatch(Kernel::MoeOpen, &views, &parameters, [spans.len() as u32, 1, 1], cost)?;
     }
     let k = rows * r.top_k;
     let views = [all_probs, bias, scale, all_free, words(&ids, k), words(&weights, k)];
     cx.each(Kernel::MoeChoose, &views, &parameters, rows)
 }
+
+/// How often one invocation looks at an expert, at most. No model that is known comes near; what takes longer drivers end, and
+/// llvmpipe leaves it without a word.
+const CHOICES: usize = 1 << 15;
 
 /// Pairs that are grouped at once: a workgroup goes through all of them twice, and llvmpipe leaves a kernel after some 65,000
 /// rounds of its loops.

@@ -1,7 +1,5 @@
 //! Ops on single rows and elements.
 
-use std::ops::Range;
-
 use super::super::cx::{Cx, rows, words};
 use super::super::device::{Device, View};
 use super::super::kernels::Kernel;
@@ -14,7 +12,7 @@ use crate::{ComputeError, Val};
 #[derive(Clone, Copy)]
 pub(super) enum Element {
     Scale(f32),
-    Add { first: usize, count: usize },
+    Add { first: usize, count: usize, y_at: u32 },
     Glu(Activation),
     Softcap { cap: f32, inverse: f32 },
     RoundF16,
@@ -22,16 +20,16 @@ pub(super) enum Element {
 }
 
 impl Element {
-    /// `kind`, `a`, `b`, `first`, `count` of the kernel.
-    fn parameters(self) -> [u32; 5] {
+    /// `kind`, `a`, `b`, `first`, `count`, `y_at` of the kernel.
+    fn parameters(self) -> [u32; 6] {
         match self {
-            Element::Scale(by) => [0, by.to_bits(), 0, 0, 0],
-            Element::Add { first, count } => [1, 0, 0, first as u32, count as u32],
-            Element::Glu(Activation::GeluTanh) => [2, 0, 0, 0, 0],
-            Element::Glu(Activation::Silu) => [3, 0, 0, 0, 0],
-            Element::Softcap { cap, inverse } => [4, cap.to_bits(), inverse.to_bits(), 0, 0],
-            Element::RoundF16 => [5, 0, 0, 0, 0],
-            Element::RoundBf16 => [6, 0, 0, 0, 0],
+            Element::Scale(by) => [0, by.to_bits(), 0, 0, 0, 0],
+            Element::Add { first, count, y_at } => [1, 0, 0, first as u32, count as u32, y_at],
+            Element::Glu(Activation::GeluTanh) => [2, 0, 0, 0, 0, 0],
+            Element::Glu(Activation::Silu) => [3, 0, 0, 0, 0, 0],
+            Element::Softcap { cap, inverse } => [4, cap.to_bits(), inverse.to_bits(), 0, 0, 0],
+            Element::RoundF16 => [5, 0, 0, 0, 0, 0],
+            Element::RoundBf16 => [6, 0, 0, 0, 0, 0],
         }
     }
 }
@@ -44,8 +42,9 @@ pub(super) fn element<D: Device>(
     n: usize,
     slot: u32,
 ) -> Result<(), ComputeError> {
-    let [kind, a, b, first, count] = what.parameters();
-    cx.each(Kernel::Element, &[x, y, out], &[slot, 0, n as u32, kind, a, b, first, count], n)
+    let mut parameters = vec![slot, 0, n as u32];
+    parameters.extend(what.parameters());
+    cx.each(Kernel::Element, &[x, y, out], &parameters, n)
 }
 
 /// An op on single elements of values of one shape.
@@ -94,25 +93,13 @@ pub(super) fn add<D: Device>(cx: &mut Cx<'_, D>, o: &Add) -> Result<(), ComputeE
         // Rows of b that meet this part.
         let (from, to) = (part.start.max(o.first), part.end.min(o.first + o.b.rows()));
         let met = from.saturating_sub(o.first)..to.max(from).saturating_sub(o.first);
-        let what = Element::Add { first: (from - part.start) * cols, count: met.len() * cols };
-        let views = [rows(&a, &part, cols), other(&b, &none, &met, cols), rows(&out, &part, cols)];
-        // Rows of b may begin where no view may.
-        if !((4 * met.start * cols) as u64).is_multiple_of(cx.gpu.device.limits().align) {
-            let bytes = 4 * (met.len() * cols) as u64;
-            let moved = cx.temporary(bytes)?;
-            cx.gpu.device.copy((&b, 4 * (met.start * cols) as u64), (&moved, 0), bytes)?;
-            let views = [views[0], words(&moved, met.len() * cols), views[2]];
-            element(cx, what, views, part.len() * cols, slot)?;
-        } else {
-            element(cx, what, views, part.len() * cols, slot)?;
-        }
+        // They may begin where no view may.
+        let (view, y_at) = cx.near(&b, (met.start, met.len(), cols));
+        let what = Element::Add { first: (from - part.start) * cols, count: met.len() * cols, y_at };
+        let view = if met.is_empty() { words(&none, 1) } else { view };
+        element(cx, what, [rows(&a, &part, cols), view, rows(&out, &part, cols)], part.len() * cols, slot)?;
     }
     Ok(())
-}
-
-/// Rows, or nothing where there are none.
-fn other<'a, B>(b: &'a B, none: &'a B, part: &Range<usize>, cols: usize) -> View<'a, B> {
-    if part.is_empty() { words(none, 1) } else { rows(b, part, cols) }
 }
 
 pub(super) fn rms_norm<D: Device>(cx: &mut Cx<'_, D>, o: &RmsNorm) -> Result<(), ComputeError> {

@@ -26,6 +26,8 @@ struct P {
     float scale;
     uint scaled;
     uint seen_at;
+    uint key_first;
+    uint key_end;
 };
 typedef uint type_8[1];
 typedef float type_9[1];

@@ -27,6 +27,8 @@ struct P {
     float scale;
     uint scaled;
     uint seen_at;
+    uint key_first;
+    uint key_end;
 };
 typedef float type_8[1];
 struct type_9 {
@@ -77,7 +79,7 @@ float nan(
 }
 
 void note(
-    uint i_3,
+    uint i_4,
     float x_3,
     device type_2& status,
     constant P& p,
@@ -87,7 +89,7 @@ void note(
     if (!(_e2)) {
         uint _e7 = p.op;
         bool _e13 = is_nan(x_3);
-        uint _e16 = metal::atomic_fetch_min_explicit(&status[_e7], (2u * i_3) + (_e13 ? 1u : 0u), metal::memory_order_relaxed);
+        uint _e16 = metal::atomic_fetch_min_explicit(&status[_e7], (2u * i_4) + (_e13 ? 1u : 0u), metal::memory_order_relaxed);
         return;
     } else {
         return;
@@ -168,7 +170,7 @@ float logarithm(
     constant P& p
 ) {
     float y_1 = {};
-    bool local_3 = {};
+    bool local_4 = {};
     int t_1 = as_type<int>(as_type<uint>(as_type<int>(x_6)) + as_type<uint>(4913933));
     float e = static_cast<float>(as_type<int>(as_type<uint>(t_1 >> 23u) - as_type<uint>(127)));
     float f = as_type<float>(as_type<int>(as_type<uint>(t_1 & 8388607) + as_type<uint>(1060439283))) - 1.0;
@@ -217,11 +219,11 @@ float logarithm(
     float _e96 = nan(p);
     if (!((bits_1 < 8388608))) {
         bool _e102 = is_nan(x_6);
-        local_3 = _e102;
+        local_4 = _e102;
     } else {
-        local_3 = true;
+        local_4 = true;
     }
-    bool _e104 = local_3;
+    bool _e104 = local_4;
     y_1 = _e104 ? _e96 : _e95;
     float _e106 = y_1;
     return (bits_1 == 2139095040) ? x_6 : _e106;
@@ -451,15 +453,15 @@ metal::float2 code_scale(
     float peak,
     constant P& p
 ) {
-    bool local_4 = {};
+    bool local_5 = {};
     float _e4 = flush(peak * as_type<float>(1006699012u));
     bool _e5 = is_nan(_e4);
     if (!(_e5)) {
-        local_4 = as_type<float>(1904214016u) < _e4;
+        local_5 = as_type<float>(1904214016u) < _e4;
     } else {
-        local_4 = true;
+        local_5 = true;
     }
-    bool _e13 = local_4;
+    bool _e13 = local_5;
     if (_e13) {
         float _e14 = infinity(p);
         return metal::float2(_e14, 0.0);
@@ -507,20 +509,23 @@ struct main_Input {
 , constant _mslBufferSizes& _buffer_sizes [[user(fake0)]]
 ) {
     type_11 acc = {};
-    uint j0_ = 0u;
-    uint i = {};
-    float a = {};
+    uint i = 0u;
+    uint j = {};
     bool local = {};
-    float b = {};
+    uint j0_ = {};
+    uint i_1 = {};
+    float a = {};
     bool local_1 = {};
+    float b = {};
+    bool local_2 = {};
     uint jj = {};
     type_10 b_1 = {};
-    uint j = {};
-    uint i_1 = {};
     uint j_1 = {};
-    uint i_2 = 0u;
+    uint i_2 = {};
     uint j_2 = {};
-    bool local_2 = {};
+    uint i_3 = 0u;
+    uint j_3 = {};
+    bool local_3 = {};
     uint h_1 = group.z;
     uint r0_ = group.y * TILE;
     uint c0_ = group.x * TILE;
@@ -528,157 +533,214 @@ struct main_Input {
     uint kv_head = naga_div(h_1, _e11);
     uint tx = at & 15u;
     uint ty = at >> 4u;
-    bool loop_init = true;
-    while(true) {
-        if (!loop_init) {
-            uint _e200 = j0_;
-            j0_ = _e200 + STEP;
+    uint _e20 = p.key_first;
+    if (_e20 != 0u) {
+        bool loop_init = true;
+        while(true) {
+            if (!loop_init) {
+                uint _e80 = i;
+                i = _e80 + 1u;
+            }
+            loop_init = false;
+            uint _e25 = i;
+            if (_e25 < 4u) {
+            } else {
+                break;
+            }
+            {
+                j = 0u;
+                bool loop_init_1 = true;
+                while(true) {
+                    if (!loop_init_1) {
+                        uint _e77 = j;
+                        j = _e77 + 1u;
+                    }
+                    loop_init_1 = false;
+                    uint _e30 = j;
+                    if (_e30 < 4u) {
+                    } else {
+                        break;
+                    }
+                    {
+                        uint _e36 = i;
+                        uint row = (r0_ + (ty * 4u)) + _e36;
+                        uint _e41 = j;
+                        uint c_1 = (c0_ + (tx * 4u)) + _e41;
+                        uint _e45 = p.rows;
+                        if (row < _e45) {
+                            uint _e51 = p.head;
+                            local = c_1 < _e51;
+                        } else {
+                            local = false;
+                        }
+                        bool _e54 = local;
+                        if (_e54) {
+                            uint _e55 = i;
+                            uint _e57 = j;
+                            uint _e62 = p.row_at;
+                            uint _e66 = p.heads;
+                            uint _e71 = p.head;
+                            float _e75 = out[((((_e62 + row) * _e66) + h_1) * _e71) + c_1];
+                            acc.inner[_e55].inner[_e57] = _e75;
+                        }
+                    }
+                }
+            }
         }
-        loop_init = false;
-        uint _e20 = j0_;
-        uint _e23 = p.keys;
-        if (_e20 < _e23) {
+    }
+    uint _e84 = p.key_first;
+    j0_ = _e84;
+    bool loop_init_2 = true;
+    while(true) {
+        if (!loop_init_2) {
+            uint _e266 = j0_;
+            j0_ = _e266 + STEP;
+        }
+        loop_init_2 = false;
+        uint _e86 = j0_;
+        uint _e89 = p.key_end;
+        if (_e86 < _e89) {
         } else {
             break;
         }
         {
-            i = 0u;
-            bool loop_init_1 = true;
+            i_1 = 0u;
+            bool loop_init_3 = true;
             while(true) {
-                if (!loop_init_1) {
-                    uint _e125 = i;
-                    i = _e125 + 1u;
+                if (!loop_init_3) {
+                    uint _e191 = i_1;
+                    i_1 = _e191 + 1u;
                 }
-                loop_init_1 = false;
-                uint _e27 = i;
-                if (_e27 < 4u) {
+                loop_init_3 = false;
+                uint _e93 = i_1;
+                if (_e93 < 4u) {
                 } else {
                     break;
                 }
                 {
                     uint jx = at & 15u;
-                    uint _e35 = i;
-                    uint m_2 = (at >> 4u) + (16u * _e35);
+                    uint _e101 = i_1;
+                    uint m_2 = (at >> 4u) + (16u * _e101);
                     a = 0.0;
-                    uint _e40 = j0_;
-                    uint _e44 = p.keys;
-                    if ((_e40 + jx) < _e44) {
-                        uint _e51 = p.rows;
-                        local = (r0_ + m_2) < _e51;
-                    } else {
-                        local = false;
-                    }
-                    bool _e54 = local;
-                    if (_e54) {
-                        uint _e59 = p.heads;
-                        uint _e64 = p.keys;
-                        uint _e66 = j0_;
-                        float _e70 = weights[(((((r0_ + m_2) * _e59) + h_1) * _e64) + _e66) + jx];
-                        a = _e70;
-                    }
-                    float _e76 = a;
-                    es.inner[(jx * TILE) + m_2] = _e76;
-                    uint c_1 = at & 63u;
-                    uint _e82 = i;
-                    uint jy = (at >> 6u) + (4u * _e82);
-                    b = 0.0;
-                    uint _e87 = j0_;
-                    uint _e91 = p.keys;
-                    if ((_e87 + jy) < _e91) {
-                        uint _e98 = p.head;
-                        local_1 = (c0_ + c_1) < _e98;
+                    uint _e106 = j0_;
+                    uint _e110 = p.key_end;
+                    if ((_e106 + jx) < _e110) {
+                        uint _e117 = p.rows;
+                        local_1 = (r0_ + m_2) < _e117;
                     } else {
                         local_1 = false;
                     }
-                    bool _e101 = local_1;
-                    if (_e101) {
-                        uint _e103 = j0_;
-                        uint _e107 = p.kv_cols;
-                        uint _e111 = p.head;
-                        float _e117 = v[((((_e103 + jy) * _e107) + (kv_head * _e111)) + c0_) + c_1];
-                        b = _e117;
+                    bool _e120 = local_1;
+                    if (_e120) {
+                        uint _e125 = p.heads;
+                        uint _e130 = p.keys;
+                        uint _e132 = j0_;
+                        float _e136 = weights[(((((r0_ + m_2) * _e125) + h_1) * _e130) + _e132) + jx];
+                        a = _e136;
                     }
-                    float _e123 = b;
-                    vs.inner[(jy * TILE) + c_1] = _e123;
+                    float _e142 = a;
+                    es.inner[(jx * TILE) + m_2] = _e142;
+                    uint c_2 = at & 63u;
+                    uint _e148 = i_1;
+                    uint jy = (at >> 6u) + (4u * _e148);
+                    b = 0.0;
+                    uint _e153 = j0_;
+                    uint _e157 = p.key_end;
+                    if ((_e153 + jy) < _e157) {
+                        uint _e164 = p.head;
+                        local_2 = (c0_ + c_2) < _e164;
+                    } else {
+                        local_2 = false;
+                    }
+                    bool _e167 = local_2;
+                    if (_e167) {
+                        uint _e169 = j0_;
+                        uint _e173 = p.kv_cols;
+                        uint _e177 = p.head;
+                        float _e183 = v[((((_e169 + jy) * _e173) + (kv_head * _e177)) + c0_) + c_2];
+                        b = _e183;
+                    }
+                    float _e189 = b;
+                    vs.inner[(jy * TILE) + c_2] = _e189;
                 }
             }
             metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
             jj = 0u;
-            bool loop_init_2 = true;
+            bool loop_init_4 = true;
             while(true) {
-                if (!loop_init_2) {
-                    uint _e198 = jj;
-                    jj = _e198 + 1u;
+                if (!loop_init_4) {
+                    uint _e264 = jj;
+                    jj = _e264 + 1u;
                 }
-                loop_init_2 = false;
-                uint _e129 = jj;
-                if (_e129 < STEP) {
+                loop_init_4 = false;
+                uint _e195 = jj;
+                if (_e195 < STEP) {
                 } else {
                     break;
                 }
                 {
                     b_1 = type_10 {};
-                    j = 0u;
-                    bool loop_init_3 = true;
+                    j_1 = 0u;
+                    bool loop_init_5 = true;
                     while(true) {
-                        if (!loop_init_3) {
-                            uint _e153 = j;
-                            j = _e153 + 1u;
+                        if (!loop_init_5) {
+                            uint _e219 = j_1;
+                            j_1 = _e219 + 1u;
                         }
-                        loop_init_3 = false;
-                        uint _e136 = j;
-                        if (_e136 < 4u) {
+                        loop_init_5 = false;
+                        uint _e202 = j_1;
+                        if (_e202 < 4u) {
                         } else {
                             break;
                         }
                         {
-                            uint _e139 = j;
-                            uint _e142 = jj;
-                            uint _e148 = j;
-                            float _e151 = vs.inner[((_e142 * TILE) + (tx * 4u)) + _e148];
-                            b_1.inner[_e139] = _e151;
+                            uint _e205 = j_1;
+                            uint _e208 = jj;
+                            uint _e214 = j_1;
+                            float _e217 = vs.inner[((_e208 * TILE) + (tx * 4u)) + _e214];
+                            b_1.inner[_e205] = _e217;
                         }
                     }
-                    i_1 = 0u;
-                    bool loop_init_4 = true;
+                    i_2 = 0u;
+                    bool loop_init_6 = true;
                     while(true) {
-                        if (!loop_init_4) {
-                            uint _e195 = i_1;
-                            i_1 = _e195 + 1u;
+                        if (!loop_init_6) {
+                            uint _e261 = i_2;
+                            i_2 = _e261 + 1u;
                         }
-                        loop_init_4 = false;
-                        uint _e157 = i_1;
-                        if (_e157 < 4u) {
+                        loop_init_6 = false;
+                        uint _e223 = i_2;
+                        if (_e223 < 4u) {
                         } else {
                             break;
                         }
                         {
-                            uint _e161 = jj;
-                            uint _e167 = i_1;
-                            float a_3 = es.inner[((_e161 * TILE) + (ty * 4u)) + _e167];
-                            j_1 = 0u;
-                            bool loop_init_5 = true;
+                            uint _e227 = jj;
+                            uint _e233 = i_2;
+                            float a_3 = es.inner[((_e227 * TILE) + (ty * 4u)) + _e233];
+                            j_2 = 0u;
+                            bool loop_init_7 = true;
                             while(true) {
-                                if (!loop_init_5) {
-                                    uint _e192 = j_1;
-                                    j_1 = _e192 + 1u;
+                                if (!loop_init_7) {
+                                    uint _e258 = j_2;
+                                    j_2 = _e258 + 1u;
                                 }
-                                loop_init_5 = false;
-                                uint _e173 = j_1;
-                                if (_e173 < 4u) {
+                                loop_init_7 = false;
+                                uint _e239 = j_2;
+                                if (_e239 < 4u) {
                                 } else {
                                     break;
                                 }
                                 {
-                                    uint _e176 = i_1;
-                                    uint _e178 = j_1;
-                                    uint _e180 = i_1;
-                                    uint _e182 = j_1;
-                                    float _e184 = acc.inner[_e180].inner[_e182];
-                                    uint _e185 = j_1;
-                                    float _e187 = b_1.inner[_e185];
-                                    float _e189 = o(a_3 * _e187);
-                                    acc.inner[_e176].inner[_e178] = _e184 + _e189;
+                                    uint _e242 = i_2;
+                                    uint _e244 = j_2;
+                                    uint _e246 = i_2;
+                                    uint _e248 = j_2;
+                                    float _e250 = acc.inner[_e246].inner[_e248];
+                                    uint _e251 = j_2;
+                                    float _e253 = b_1.inner[_e251];
+                                    float _e255 = o(a_3 * _e253);
+                                    acc.inner[_e242].inner[_e244] = _e250 + _e255;
                                 }
                             }
                         }
@@ -688,58 +750,67 @@ struct main_Input {
             metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
         }
     }
-    bool loop_init_6 = true;
+    bool loop_init_8 = true;
     while(true) {
-        if (!loop_init_6) {
-            uint _e270 = i_2;
-            i_2 = _e270 + 1u;
+        if (!loop_init_8) {
+            uint _e350 = i_3;
+            i_3 = _e350 + 1u;
         }
-        loop_init_6 = false;
-        uint _e205 = i_2;
-        if (_e205 < 4u) {
+        loop_init_8 = false;
+        uint _e271 = i_3;
+        if (_e271 < 4u) {
         } else {
             break;
         }
         {
-            j_2 = 0u;
-            bool loop_init_7 = true;
+            j_3 = 0u;
+            bool loop_init_9 = true;
             while(true) {
-                if (!loop_init_7) {
-                    uint _e267 = j_2;
-                    j_2 = _e267 + 1u;
+                if (!loop_init_9) {
+                    uint _e347 = j_3;
+                    j_3 = _e347 + 1u;
                 }
-                loop_init_7 = false;
-                uint _e210 = j_2;
-                if (_e210 < 4u) {
+                loop_init_9 = false;
+                uint _e276 = j_3;
+                if (_e276 < 4u) {
                 } else {
                     break;
                 }
                 {
-                    uint _e216 = i_2;
-                    uint row = (r0_ + (ty * 4u)) + _e216;
-                    uint _e221 = j_2;
-                    uint c_2 = (c0_ + (tx * 4u)) + _e221;
-                    uint _e225 = p.rows;
-                    if (row < _e225) {
-                        uint _e231 = p.head;
-                        local_2 = c_2 < _e231;
+                    uint _e282 = i_3;
+                    uint row_1 = (r0_ + (ty * 4u)) + _e282;
+                    uint _e287 = j_3;
+                    uint c_3 = (c0_ + (tx * 4u)) + _e287;
+                    uint _e291 = p.rows;
+                    if (row_1 < _e291) {
+                        uint _e297 = p.head;
+                        local_3 = c_3 < _e297;
                     } else {
-                        local_2 = false;
+                        local_3 = false;
                     }
-                    bool _e234 = local_2;
-                    if (_e234) {
-                        uint _e235 = i_2;
-                        uint _e237 = j_2;
-                        float _e239 = acc.inner[_e235].inner[_e237];
-                        uint _e243 = p.heads;
-                        float _e247 = inverses[(row * _e243) + h_1];
-                        float _e249 = flush(_e239 * _e247);
-                        uint _e252 = p.row_at;
-                        uint _e256 = p.heads;
-                        uint _e261 = p.head;
-                        uint to = ((((_e252 + row) * _e256) + h_1) * _e261) + c_2;
-                        out[to] = _e249;
-                        note(to, _e249, status, p, _buffer_sizes);
+                    bool _e300 = local_3;
+                    if (_e300) {
+                        uint _e303 = p.row_at;
+                        uint _e307 = p.heads;
+                        uint _e312 = p.head;
+                        uint to = ((((_e303 + row_1) * _e307) + h_1) * _e312) + c_3;
+                        uint _e317 = p.key_end;
+                        uint _e320 = p.keys;
+                        if (_e317 < _e320) {
+                            uint _e324 = i_3;
+                            uint _e326 = j_3;
+                            float _e328 = acc.inner[_e324].inner[_e326];
+                            out[to] = _e328;
+                        } else {
+                            uint _e329 = i_3;
+                            uint _e331 = j_3;
+                            float _e333 = acc.inner[_e329].inner[_e331];
+                            uint _e337 = p.heads;
+                            float _e341 = inverses[(row_1 * _e337) + h_1];
+                            float _e343 = flush(_e333 * _e341);
+                            out[to] = _e343;
+                            note(to, _e343, status, p, _buffer_sizes);
+                        }
                     }
                 }
             }

@@ -22,6 +22,7 @@ struct P {
     float b;
     uint first;
     uint count;
+    uint y_at;
 };
 typedef float type_8[1];
 constant uint LANES = 16u;
@@ -512,53 +513,54 @@ struct main_Input {
             }
             bool _e35 = local;
             if (_e35) {
-                uint _e39 = p.first;
-                float _e42 = y_5[_e3 - _e39];
-                float _e44 = flush(value + _e42);
-                r = _e44;
+                uint _e39 = p.y_at;
+                uint _e43 = p.first;
+                float _e46 = y_5[(_e39 + _e3) - _e43];
+                float _e48 = flush(value + _e46);
+                r = _e48;
             }
             break;
         }
         case 2u: {
-            float _e45 = gelu(value, p);
-            float _e48 = y_5[_e3];
-            float _e50 = flush(_e45 * _e48);
-            r = _e50;
+            float _e49 = gelu(value, p);
+            float _e52 = y_5[_e3];
+            float _e54 = flush(_e49 * _e52);
+            r = _e54;
             break;
         }
         case 3u: {
-            float _e51 = silu(value, p);
-            float _e54 = y_5[_e3];
-            float _e56 = flush(_e51 * _e54);
-            r = _e56;
+            float _e55 = silu(value, p);
+            float _e58 = y_5[_e3];
+            float _e60 = flush(_e55 * _e58);
+            r = _e60;
             break;
         }
         case 4u: {
-            float _e59 = p.a;
-            float _e62 = p.b;
-            float _e64 = o(value * _e62);
-            float _e65 = hyperbolic_tangent(_e64, p);
-            float _e67 = flush(_e59 * _e65);
-            r = _e67;
+            float _e63 = p.a;
+            float _e66 = p.b;
+            float _e68 = o(value * _e66);
+            float _e69 = hyperbolic_tangent(_e68, p);
+            float _e71 = flush(_e63 * _e69);
+            r = _e71;
             break;
         }
         case 5u: {
-            float _e68 = round_f16_(value);
-            r = _e68;
+            float _e72 = round_f16_(value);
+            r = _e72;
             break;
         }
         default: {
-            float _e69 = round_bf16_(value);
-            r = _e69;
+            float _e73 = round_bf16_(value);
+            r = _e73;
             break;
         }
     }
-    float _e72 = r;
-    out[_e3] = _e72;
-    uint _e75 = p.op;
-    if (_e75 != 4294967295u) {
-        float _e78 = r;
-        note(_e3, _e78, status, p, _buffer_sizes);
+    float _e76 = r;
+    out[_e3] = _e76;
+    uint _e79 = p.op;
+    if (_e79 != 4294967295u) {
+        float _e82 = r;
+        note(_e3, _e82, status, p, _buffer_sizes);
         return;
     } else {
         return;

@@ -71,7 +71,7 @@ float nan(
 }
 
 void note(
-    uint i,
+    uint i_1,
     float x_3,
     device type_2& status,
     constant P& p,
@@ -81,7 +81,7 @@ void note(
     if (!(_e2)) {
         uint _e7 = p.op;
         bool _e13 = is_nan(x_3);
-        uint _e16 = metal::atomic_fetch_min_explicit(&status[_e7], (2u * i) + (_e13 ? 1u : 0u), metal::memory_order_relaxed);
+        uint _e16 = metal::atomic_fetch_min_explicit(&status[_e7], (2u * i_1) + (_e13 ? 1u : 0u), metal::memory_order_relaxed);
         return;
     } else {
         return;
@@ -119,11 +119,11 @@ float exponential(
     t = (low < _e9) ? _e8 : low;
     float _e12 = t;
     float _e16 = o(_e12 * as_type<float>(1069066811u));
-    float n_1 = metal::floor(_e16 + 0.5);
+    float n = metal::floor(_e16 + 0.5);
     float _e20 = t;
-    float _e24 = o(n_1 * as_type<float>(1060208640u));
+    float _e24 = o(n * as_type<float>(1060208640u));
     float _e26 = o(_e20 - _e24);
-    float _e30 = o(n_1 * as_type<float>(3109978243u));
+    float _e30 = o(n * as_type<float>(3109978243u));
     float r = _e26 - _e30;
     y = as_type<float>(961571175u);
     float _e35 = y;
@@ -146,7 +146,7 @@ float exponential(
     float _e68 = o(_e64 * _e66);
     float _e70 = o(r + _e68);
     float q = _e70 + 1.0;
-    y = as_type<float>(as_type<uint>(q) + (as_type<uint>(naga_f2i32(n_1)) << 23u));
+    y = as_type<float>(as_type<uint>(q) + (as_type<uint>(naga_f2i32(n)) << 23u));
     float _e80 = y;
     y = (x_5 < low) ? 0.0 : _e80;
     float _e84 = y;
@@ -474,17 +474,18 @@ int code_of(
 }
 
 uint linear(
-    metal::uint3 group,
+    metal::uint3 group_1,
     metal::uint3 groups,
-    uint at
+    uint at_1
 ) {
-    return (((((group.z * groups.y) + group.y) * groups.x) + group.x) * 256u) + at;
+    return (((((group_1.z * groups.y) + group_1.y) * groups.x) + group_1.x) * 256u) + at_1;
 }
 
 struct main_Input {
 };
 [[max_total_threads_per_threadgroup(64)]] kernel void main_(
-  metal::uint3 id [[thread_position_in_grid]]
+  metal::uint3 group [[threadgroup_position_in_grid]]
+, uint at [[thread_index_in_threadgroup]]
 , constant P& p [[buffer(0)]]
 , device type_8 const& probs [[buffer(2)]]
 , device type_8 const& bias [[buffer(3)]]
@@ -493,36 +494,32 @@ struct main_Input {
 , device type_9& free [[buffer(6)]]
 , constant _mslBufferSizes& _buffer_sizes [[user(fake0)]]
 ) {
-    uint e = 0u;
+    uint e = {};
     float most = {};
     uint row = {};
     float c = {};
-    uint row_1 = {};
-    uint n = 0u;
-    uint best = {};
     uint e_1 = {};
+    uint better = {};
+    uint i = {};
     bool local = {};
     bool local_1 = {};
-    uint row_2 = {};
-    uint block = id.x;
-    uint _e4 = p.blocks;
-    if (block >= _e4) {
-        return;
-    }
+    uint row_1 = {};
+    uint block = group.x;
     uint first = spans[2u * block];
     uint end = spans[(2u * block) + 1u];
-    uint _e20 = p.experts;
-    uint begin = block * _e20;
+    uint _e17 = p.experts;
+    uint begin = block * _e17;
+    e = at;
     bool loop_init = true;
     while(true) {
         if (!loop_init) {
-            uint _e87 = e;
-            e = _e87 + 1u;
+            uint _e66 = e;
+            e = _e66 + 64u;
         }
         loop_init = false;
-        uint _e24 = e;
-        uint _e27 = p.experts;
-        if (_e24 < _e27) {
+        uint _e20 = e;
+        uint _e23 = p.experts;
+        if (_e20 < _e23) {
         } else {
             break;
         }
@@ -532,140 +529,121 @@ struct main_Input {
             bool loop_init_1 = true;
             while(true) {
                 if (!loop_init_1) {
-                    uint _e63 = row;
-                    row = _e63 + 1u;
+                    uint _e59 = row;
+                    row = _e59 + 1u;
                 }
                 loop_init_1 = false;
-                uint _e32 = row;
-                if (_e32 < end) {
+                uint _e28 = row;
+                if (_e28 < end) {
                 } else {
                     break;
                 }
                 {
-                    uint _e35 = row;
-                    uint _e38 = p.experts;
-                    uint _e40 = e;
-                    float _e43 = probs[(_e35 * _e38) + _e40];
-                    c = _e43;
-                    uint _e47 = p.biased;
-                    if (_e47 != 0u) {
-                        float _e50 = c;
-                        uint _e52 = e;
-                        float _e54 = bias[_e52];
-                        c = _e50 + _e54;
+                    uint _e31 = row;
+                    uint _e34 = p.experts;
+                    uint _e36 = e;
+                    float _e39 = probs[(_e31 * _e34) + _e36];
+                    c = _e39;
+                    uint _e43 = p.biased;
+                    if (_e43 != 0u) {
+                        float _e46 = c;
+                        uint _e48 = e;
+                        float _e50 = bias[_e48];
+                        c = _e46 + _e50;
                     }
-                    uint _e56 = row;
-                    if (_e56 == first) {
-                        float _e58 = c;
-                        most = _e58;
+                    uint _e52 = row;
+                    if (_e52 == first) {
+                        float _e54 = c;
+                        most = _e54;
                     }
-                    float _e59 = most;
-                    float _e60 = c;
-                    float _e61 = larger(_e59, _e60);
-                    most = _e61;
+                    float _e55 = most;
+                    float _e56 = c;
+                    float _e57 = larger(_e55, _e56);
+                    most = _e57;
                 }
             }
-            uint _e66 = e;
-            float _e69 = most;
-            worth[begin + _e66] = _e69;
-            row_1 = first;
-            bool loop_init_2 = true;
-            while(true) {
-                if (!loop_init_2) {
-                    uint _e84 = row_1;
-                    row_1 = _e84 + 1u;
-                }
-                loop_init_2 = false;
-                uint _e71 = row_1;
-                if (_e71 < end) {
-                } else {
-                    break;
-                }
-                {
-                    uint _e74 = row_1;
-                    uint _e77 = p.stride;
-                    uint _e79 = e;
-                    free[(_e74 * _e77) + _e79] = 0u;
-                }
-            }
+            uint _e62 = e;
+            float _e65 = most;
+            worth[begin + _e62] = _e65;
         }
     }
-    bool loop_init_3 = true;
+    metal::threadgroup_barrier(metal::mem_flags::mem_device);
+    e_1 = at;
+    bool loop_init_2 = true;
     while(true) {
-        if (!loop_init_3) {
-            uint _e164 = n;
-            n = _e164 + 1u;
+        if (!loop_init_2) {
+            uint _e137 = e_1;
+            e_1 = _e137 + 64u;
         }
-        loop_init_3 = false;
-        uint _e91 = n;
-        uint _e94 = p.capacity;
-        if (_e91 < _e94) {
+        loop_init_2 = false;
+        uint _e70 = e_1;
+        uint _e73 = p.experts;
+        if (_e70 < _e73) {
         } else {
             break;
         }
         {
-            uint _e98 = p.experts;
-            best = _e98;
-            e_1 = 0u;
-            bool loop_init_4 = true;
+            uint _e76 = e_1;
+            float mine = worth[begin + _e76];
+            better = 0u;
+            i = 0u;
+            bool loop_init_3 = true;
             while(true) {
-                if (!loop_init_4) {
-                    uint _e145 = e_1;
-                    e_1 = _e145 + 1u;
+                if (!loop_init_3) {
+                    uint _e112 = i;
+                    i = _e112 + 1u;
                 }
-                loop_init_4 = false;
-                uint _e102 = e_1;
-                uint _e105 = p.experts;
-                if (_e102 < _e105) {
+                loop_init_3 = false;
+                uint _e84 = i;
+                uint _e87 = p.experts;
+                if (_e84 < _e87) {
                 } else {
                     break;
                 }
                 {
-                    uint _e110 = p.stride;
-                    uint _e112 = e_1;
-                    uint _e115 = free[(first * _e110) + _e112];
-                    if (_e115 == 0u) {
-                        uint _e120 = best;
-                        uint _e123 = p.experts;
-                        if (!((_e120 == _e123))) {
-                            uint _e129 = best;
-                            float _e132 = worth[begin + _e129];
-                            uint _e134 = e_1;
-                            float _e137 = worth[begin + _e134];
-                            local_1 = _e132 < _e137;
+                    uint _e90 = i;
+                    float other = worth[begin + _e90];
+                    if (!((mine < other))) {
+                        if (mine == other) {
+                            uint _e101 = i;
+                            uint _e102 = e_1;
+                            local_1 = _e101 < _e102;
                         } else {
-                            local_1 = true;
+                            local_1 = false;
                         }
-                        bool _e140 = local_1;
-                        local = _e140;
+                        bool _e105 = local_1;
+                        local = _e105;
                     } else {
-                        local = false;
+                        local = true;
                     }
-                    bool _e142 = local;
-                    if (_e142) {
-                        uint _e143 = e_1;
-                        best = _e143;
+                    bool _e107 = local;
+                    if (_e107) {
+                        uint _e109 = better;
+                        better = _e109 + 1u;
                     }
                 }
             }
-            row_2 = first;
-            bool loop_init_5 = true;
+            uint _e116 = better;
+            uint _e119 = p.capacity;
+            uint open = (_e116 < _e119) ? 1u : 0u;
+            row_1 = first;
+            bool loop_init_4 = true;
             while(true) {
-                if (!loop_init_5) {
-                    uint _e161 = row_2;
-                    row_2 = _e161 + 1u;
+                if (!loop_init_4) {
+                    uint _e135 = row_1;
+                    row_1 = _e135 + 1u;
                 }
-                loop_init_5 = false;
-                uint _e148 = row_2;
-                if (_e148 < end) {
+                loop_init_4 = false;
+                uint _e123 = row_1;
+                if (_e123 < end) {
                 } else {
                     break;
                 }
                 {
-                    uint _e151 = row_2;
-                    uint _e154 = p.stride;
-                    uint _e156 = best;
-                    free[(_e151 * _e154) + _e156] = 1u;
+                    uint _e126 = row_1;
+                    uint _e129 = p.stride;
+                    uint _e131 = e_1;
+                    free[(_e126 * _e129) + _e131] = open;
                 }
             }
         }

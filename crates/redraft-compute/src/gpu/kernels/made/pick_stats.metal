@@ -18,6 +18,9 @@ struct P {
     uint op;
     uint zero;
     uint cols;
+    uint argmax_at;
+    uint sample_at;
+    uint out_at;
 };
 typedef float type_8[1];
 typedef uint type_9[1];
@@ -479,7 +482,8 @@ void put(
     device type_8& out,
     constant _mslBufferSizes& _buffer_sizes
 ) {
-    out[i_1] = r;
+    uint _e5 = p.out_at;
+    out[_e5 + i_1] = r;
     note(i_1, r, status, p, _buffer_sizes);
     return;
 }
@@ -509,78 +513,80 @@ struct main_Input {
     uint row = group.x;
     uint _e5 = p.cols;
     uint begin = row * _e5;
-    uint _e9 = argmax[row];
-    uint _e12 = p.cols;
-    uint best = metal::min(_e9, _e12 - 1u);
+    uint _e10 = p.argmax_at;
+    uint _e13 = argmax[_e10 + row];
+    uint _e16 = p.cols;
+    uint best = metal::min(_e13, _e16 - 1u);
     m = as_type<float>(4286578687u);
     v = at;
     bool loop_init = true;
     while(true) {
         if (!loop_init) {
-            uint _e44 = v;
-            v = _e44 + 256u;
+            uint _e48 = v;
+            v = _e48 + 256u;
         }
         loop_init = false;
-        uint _e20 = v;
-        uint _e23 = p.cols;
-        if (_e20 < _e23) {
+        uint _e24 = v;
+        uint _e27 = p.cols;
+        if (_e24 < _e27) {
         } else {
             break;
         }
         {
-            uint _e25 = v;
-            if (!((_e25 != best))) {
-                uint _e32 = p.cols;
-                local = _e32 == 1u;
+            uint _e29 = v;
+            if (!((_e29 != best))) {
+                uint _e36 = p.cols;
+                local = _e36 == 1u;
             } else {
                 local = true;
             }
-            bool _e36 = local;
-            if (_e36) {
-                float _e37 = m;
-                uint _e39 = v;
-                float _e42 = x_16[begin + _e39];
-                float _e43 = larger(_e37, _e42);
-                m = _e43;
+            bool _e40 = local;
+            if (_e40) {
+                float _e41 = m;
+                uint _e43 = v;
+                float _e46 = x_16[begin + _e43];
+                float _e47 = larger(_e41, _e46);
+                m = _e47;
             }
         }
     }
-    float _e49 = m;
-    most.inner[at] = _e49;
+    float _e53 = m;
+    most.inner[at] = _e53;
     bool loop_init_1 = true;
     while(true) {
         if (!loop_init_1) {
-            uint _e68 = half_;
-            half_ = naga_div(_e68, 2u);
+            uint _e72 = half_;
+            half_ = naga_div(_e72, 2u);
         }
         loop_init_1 = false;
-        uint _e52 = half_;
-        if (_e52 > 0u) {
+        uint _e56 = half_;
+        if (_e56 > 0u) {
         } else {
             break;
         }
         {
             metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
-            uint _e55 = half_;
-            if (at < _e55) {
-                float _e61 = most.inner[at];
-                uint _e63 = half_;
-                float _e66 = most.inner[at + _e63];
-                float _e67 = larger(_e61, _e66);
-                most.inner[at] = _e67;
+            uint _e59 = half_;
+            if (at < _e59) {
+                float _e65 = most.inner[at];
+                uint _e67 = half_;
+                float _e70 = most.inner[at + _e67];
+                float _e71 = larger(_e65, _e70);
+                most.inner[at] = _e71;
             }
         }
     }
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
     if (at == 0u) {
-        float _e78 = x_16[begin + best];
-        put(3u * row, _e78, status, p, out, _buffer_sizes);
-        float _e85 = most.inner[0];
-        put((3u * row) + 1u, _e85, status, p, out, _buffer_sizes);
-        uint _e93 = sample[row];
-        uint _e96 = p.cols;
-        float _e102 = x_16[begin + metal::min(_e93, _e96 - 1u)];
-        put((3u * row) + 2u, _e102, status, p, out, _buffer_sizes);
+        float _e82 = x_16[begin + best];
+        put(3u * row, _e82, status, p, out, _buffer_sizes);
+        float _e89 = most.inner[0];
+        put((3u * row) + 1u, _e89, status, p, out, _buffer_sizes);
+        uint _e98 = p.sample_at;
+        uint _e101 = sample[_e98 + row];
+        uint _e104 = p.cols;
+        float _e110 = x_16[begin + metal::min(_e101, _e104 - 1u)];
+        put((3u * row) + 2u, _e110, status, p, out, _buffer_sizes);
         return;
     } else {
         return;
