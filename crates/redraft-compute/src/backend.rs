@@ -65,7 +65,7 @@ pub struct Capabilities {
     pub level: String,
     /// Threads that compute.
     pub threads: usize,
-    /// Whether the results are the canonical bits.
+    /// Whether the results are meant to be the canonical bits; whether a device keeps to them its probe says.
     pub bit_exact: bool,
 }
 

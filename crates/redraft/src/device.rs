@@ -4,9 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use redraft_compute::conformance::{Class, Probe};
-use redraft_compute::{BackendOptions, BackendSpec, ComputeError, DeviceInfo};
+use redraft_compute::{BackendOptions, BackendSpec, ComputeError, DeviceInfo, Numerics, WeightTable};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+
+use crate::placement::Sizes;
+use crate::{Error, LoadOptions};
 
 /// What is known of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +44,45 @@ pub fn chosen(spec: &BackendSpec, options: &BackendOptions) -> Result<DeviceInfo
     })
 }
 
+/// Decides what of a model goes to a device, and finds out whether its results are those of the mode. Returns what somebody
+/// should know.
+pub(crate) fn prepare(
+    engine: &BackendSpec,
+    backend_options: &mut BackendOptions,
+    options: &LoadOptions,
+    numerics: Numerics,
+    weights: &WeightTable,
+) -> Result<Vec<String>, Error> {
+    let mut notes = Vec::new();
+    let info = chosen(engine, backend_options)?;
+    backend_options.device_memory = options.device_memory.or(info.memory.map(|m| m / 10 * 9));
+    // Caches and what is computed have an eighth, and half a gigabyte at least.
+    let rest = |m: u64| (m / 8).max(1 << 29).min(m / 2);
+    let room = backend_options.device_memory.map_or(u64::MAX, |m| m - rest(m));
+    let sizes = Sizes::of(weights, engine.weight_bytes);
+    let plan = sizes.fit(options.placement, room).ok_or_else(|| ComputeError::OutOfMemory {
+        what: format!(
+            "one layer beside embedding and head on {}, which has room for {room} bytes",
+            info.name
+        ),
+        bytes: usize::try_from(sizes.least()).unwrap_or(usize::MAX),
+    })?;
+    backend_options.placement = plan.placement;
+    if plan.placement.splits() {
+        notes.push(plan.describe(&info.name, room));
+    }
+    let Verdict { class, reason } = verdict(engine, backend_options, options.cache.as_deref())?;
+    if !class.covers(numerics) {
+        let (class, reason) = (class.name(), reason.unwrap_or_default());
+        // Who asks for a mode by name asks for its bits.
+        if options.numerics.is_some() {
+            return Err(Error::Approximate { backend: engine.name, class, numerics, reason });
+        }
+        notes.push(format!("results of this device are approximate ({class}): {reason}"));
+    }
+    Ok(notes)
+}
+
 /// Probes a device, unless a file in `cache` says what came of it with this driver and this program.
 ///
 /// # Errors
@@ -63,7 +105,9 @@ pub fn verdict(
     if let Some(known) = file.as_deref().and_then(|f| read(f, &key)) {
         return Ok(known);
     }
-    let probe = Probe::new(spec, options)?;
+    // All of it: what the processor would take over must not speak for the device.
+    let whole = BackendOptions { device: options.device.clone(), ..BackendOptions::default() };
+    let probe = Probe::new(spec, &whole)?;
     let verdict = Verdict { class: probe.class, reason: probe.first_failure() };
     if let Some(file) = file {
         // The next run probes again where this one cannot write.

@@ -11,11 +11,11 @@ use sha2::{Digest as _, Sha256};
 
 use crate::Error;
 use crate::arch::{Arch, ArchSpec, Shape, arch_of};
-use crate::device::{Verdict, chosen, verdict};
+use crate::device::prepare;
 use crate::diagnose::{Applied, Elsewhere};
 use crate::engine::Session;
 use crate::importance::ImportanceCollector;
-use crate::placement::{Sizes, Wanted};
+use crate::placement::Wanted;
 use crate::sampler::{EDIT, Params, SamplerSpec, names_commands};
 use crate::tokenizer::Tokenizer;
 use crate::weights::WeightLoader;
@@ -164,40 +164,7 @@ impl Model {
             ..Default::default()
         };
         if engine.on_device {
-            let info = chosen(engine, &backend_options)?;
-            let memory = options.device_memory.or(info.memory.map(|m| m / 10 * 9));
-            backend_options.device_memory = memory;
-            // Caches and what is computed have an eighth, and half a gigabyte at least.
-            let room = memory.map_or(u64::MAX, |m| m.saturating_sub((m / 8).max(1 << 29).min(m / 2)));
-            let sizes = Sizes::of(&weights, engine.weight_bytes);
-            let Some(plan) = sizes.fit(options.placement, room) else {
-                return Err(ComputeError::OutOfMemory {
-                    what: format!(
-                        "one layer beside embedding and head on {}, which has room for {room} bytes",
-                        info.name
-                    ),
-                    bytes: usize::try_from(sizes.least()).unwrap_or(usize::MAX),
-                }
-                .into());
-            };
-            backend_options.placement = plan.placement;
-            if plan.placement.splits() {
-                notes.push(plan.describe(&info.name, room));
-            }
-            let Verdict { class, reason } = verdict(engine, &backend_options, options.cache.as_deref())?;
-            if !class.covers(numerics) {
-                let reason = reason.unwrap_or_default();
-                // Who asks for a mode by name asks for its bits.
-                if options.numerics.is_some() {
-                    return Err(Error::Approximate {
-                        backend: engine.name,
-                        class: class.name(),
-                        numerics,
-                        reason,
-                    });
-                }
-                notes.push(format!("results of this device are approximate ({}): {reason}", class.name()));
-            }
+            notes.extend(prepare(engine, &mut backend_options, options, numerics, &weights)?);
         }
         let backend = (engine.create)(&backend_options, Arc::clone(&weights))?;
         let LoadOptions { kv_type, kv_budget, .. } = *options;
